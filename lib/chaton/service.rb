@@ -75,6 +75,9 @@ module Chaton
     # Closes the listening sockets in a forked child.
     def close_in_child = @roles&.dig(:web)&.close_in_child
 
+    # Reads the certificates of the web engine again whose files have changed.
+    def reload_certificates = @roles[:web]&.reload_certificates
+
     # Takes no more work; work it has is finished.
     def quiet
       @roles.each_value(&:quiet)

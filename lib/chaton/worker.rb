@@ -19,7 +19,7 @@ module Chaton
   # | QUIT | exit at once; the log shows what every thread was doing |
   # | USR1 | quiet: stop accepting, keep serving open connections; fetch no more work |
   # | TSTP | fetch no more work (with the role jobs or streams, as in Sidekiq and Karafka) |
-  # | HUP | reopen redirected output files |
+  # | HUP | reopen redirected output files; read certificates again |
   # | INT, USR2, TTIN, TTOU | handled by the supervisor, ignored here |
   class Worker
     SIGNALS = %w[TERM QUIT USR1 HUP].freeze
@@ -118,14 +118,15 @@ module Chaton
           when "QUIT" then return 0
           when "USR1" then @service.quiet
           when TSTP then @service.quiet_intake
-          when "HUP" then reopen_output
+          when "HUP" then hang_up
           end
         end
       end
     end
 
     # Serves on if a file cannot be opened.
-    def reopen_output
+    def hang_up
+      @service.reload_certificates
       Telemetry::Redirect.of(@plan.stdout_redirect).reopen
     rescue SystemCallError => e
       @log.exception(e, "an output file cannot be reopened; output goes on into the old file", worker: @index)

@@ -14,9 +14,10 @@ class HttpClient
     client&.close
   end
 
-  def initialize(port, timeout_s: TIMEOUT_S)
+  # @param options [Hash] of {RawClient#initialize}
+  def initialize(port, timeout_s: TIMEOUT_S, **options)
     @port = port
-    @timeout_s = timeout_s
+    @options = { timeout_s: timeout_s, **options }
   end
 
   # @return [RawClient::Response]
@@ -29,7 +30,7 @@ class HttpClient
   end
 
   def connect
-    @connection = RawClient.new(@port, timeout_s: @timeout_s)
+    @connection = RawClient.new(@port, **@options)
     self
   end
 
@@ -43,8 +44,10 @@ end
 class ClientLoad
   attr_reader :failures, :bodies
 
-  def initialize(port, clients: 4, path: "/")
+  # @param options [Hash] of {RawClient#initialize}
+  def initialize(port, clients: 4, path: "/", **options)
     @port = port
+    @options = options
     @path = path
     @stop = false
     @lock = Mutex.new
@@ -67,7 +70,7 @@ class ClientLoad
   private
 
   def run
-    client = HttpClient.new(@port)
+    client = HttpClient.new(@port, **@options)
     note(client.get(@path)) until @stop
   rescue SystemCallError, IOError => e
     @lock.synchronize { @failures << "#{e.class}: #{e.message}" }

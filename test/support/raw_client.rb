@@ -22,11 +22,13 @@ class RawClient
   end
 
   # @param receive_bytes_max [Integer, nil] size of the socket's buffer; a small one lets a slow reader block the server
-  def initialize(port, receive_bytes_max: nil, timeout_s: TIMEOUT_S)
+  # @param tls [OpenSSL::SSL::SSLContext, nil] encrypts the connection
+  def initialize(port, receive_bytes_max: nil, timeout_s: TIMEOUT_S, tls: nil, name: "localhost")
     @timeout_s = timeout_s
     @socket = Socket.new(:INET, :STREAM)
     @socket.setsockopt(:SOCKET, :RCVBUF, receive_bytes_max) if receive_bytes_max
     @socket.connect(Addrinfo.tcp("127.0.0.1", port))
+    @socket = encrypt(@socket, tls, name) if tls
     @buffer = +"".b
   end
 
@@ -42,7 +44,7 @@ class RawClient
 
   # @return [self]
   def close_write
-    @socket.shutdown(:WR)
+    @socket.to_io.shutdown(:WR)
     self
   rescue Errno::ENOTCONN
     self
@@ -81,7 +83,7 @@ class RawClient
 
   # @param reset [Boolean] whether to send a reset
   def close(reset: false)
-    @socket.setsockopt(Socket::Option.linger(true, 0)) if reset
+    @socket.to_io.setsockopt(Socket::Option.linger(true, 0)) if reset
     @socket.close
   rescue IOError
     nil
@@ -90,6 +92,17 @@ class RawClient
   def to_io = @socket
 
   private
+
+  def encrypt(socket, context, name)
+    OpenSSL::SSL::SSLSocket.new(socket, context).tap do |encrypted|
+      encrypted.hostname = name if name
+      encrypted.sync_close = true
+      encrypted.connect
+    end
+  rescue OpenSSL::SSL::SSLError, SystemCallError
+    socket.close
+    raise
+  end
 
   def read_head
     status, *fields = take_until("\r\n\r\n").split("\r\n")
@@ -129,9 +142,14 @@ class RawClient
     @buffer.slice!(0, bytes)
   end
 
+  # Of an encrypted connection bytes may have arrived and be decrypted already.
+  def readable?
+    (@socket.respond_to?(:pending) && @socket.pending.positive?) || @socket.to_io.wait_readable(@timeout_s)
+  end
+
   # @return [Boolean] false at the end
   def fill(bytes_max = 65_536)
-    raise Errno::ETIMEDOUT, "no response within #{@timeout_s} s" unless @socket.wait_readable(@timeout_s)
+    raise Errno::ETIMEDOUT, "no response within #{@timeout_s} s" unless readable?
     @buffer << @socket.readpartial(bytes_max)
     true
   rescue EOFError

@@ -20,8 +20,10 @@ class WebSocket
   # @param port [Integer]
   # @param path [String]
   # @param protocol [String] the requested subprotocol
-  def initialize(port, path, protocol:)
+  # @param tls [OpenSSL::SSL::SSLContext, nil] encrypts the connection
+  def initialize(port, path, protocol:, tls: nil)
     @socket = TCPSocket.new("127.0.0.1", port)
+    @socket = OpenSSL::SSL::SSLSocket.new(@socket, tls).connect if tls
     key = SecureRandom.base64(16)
     @socket.write("GET #{path} HTTP/1.1\r\nHost: 127.0.0.1:#{port}\r\nOrigin: http://127.0.0.1:#{port}\r\n" \
                   "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n" \
@@ -71,10 +73,14 @@ class WebSocket
     [first & 0x0F, length.zero? ? "" : take(length)]
   end
 
+  def readable?
+    (@socket.respond_to?(:pending) && @socket.pending.positive?) || @socket.to_io.wait_readable(TIMEOUT_S)
+  end
+
   def take(bytes)
     text = +""
     while text.bytesize < bytes
-      raise Refused, "no frame within #{TIMEOUT_S} s" unless @socket.wait_readable(TIMEOUT_S)
+      raise Refused, "no frame within #{TIMEOUT_S} s" unless readable?
       text << @socket.readpartial(bytes - text.bytesize)
     end
     text

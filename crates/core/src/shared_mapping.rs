@@ -6,9 +6,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr::{null_mut, NonNull};
 
 use rustix::fs::{fstat, ftruncate, memfd_create, MemfdFlags};
-use rustix::io::fcntl_dupfd_cloexec;
+use rustix::io::{fcntl_dupfd_cloexec, Errno};
 use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
+use rustix::rand::{getrandom, GetRandomFlags};
 
+/// Bytes of the secret in the header, behind what [`Layout::header`] fills.
+const SECRET_BYTES: usize = 32;
+/// Where it begins.
+const SECRET_AT: usize = 64;
 /// Bytes before the elements, which keep their alignment.
 const HEADER_BYTES: usize = 128;
 
@@ -68,6 +73,10 @@ impl SharedMapping {
         let mapping = Self::of(&fd, bytes)?;
         // SAFETY: aligned and in bounds; nobody else has the mapping yet.
         unsafe { mapping.at.cast::<[u64; 3]>().write(layout.header()) };
+        let mut secret = [0; SECRET_BYTES];
+        getrandom_whole(&mut secret)?;
+        // SAFETY: in the header; as above.
+        unsafe { mapping.at.add(SECRET_AT).cast::<[u8; SECRET_BYTES]>().write(secret) };
         Ok((mapping, fd))
     }
 
@@ -94,6 +103,13 @@ impl SharedMapping {
         Err(io::Error::new(io::ErrorKind::InvalidInput, message))
     }
 
+    /// Random bytes, made with the file, which nobody knows but the processes that map it.
+    pub fn secret(&self) -> [u8; SECRET_BYTES] {
+        // SAFETY: made by `create` or `open`, the mapping is longer than its header, which is
+        // written before another process could map it.
+        unsafe { self.at.add(SECRET_AT).cast::<[u8; SECRET_BYTES]>().read() }
+    }
+
     /// Where the elements begin.
     pub fn elements(&self) -> NonNull<u8> {
         // SAFETY: made by `create` or `open`, the mapping is longer than its header.
@@ -109,6 +125,17 @@ impl SharedMapping {
     pub fn start(&self) -> NonNull<u8> {
         self.at
     }
+}
+
+fn getrandom_whole(mut into: &mut [u8]) -> io::Result<()> {
+    while !into.is_empty() {
+        match getrandom(&mut *into, GetRandomFlags::empty()) {
+            Ok(len) => into = &mut into[len..],
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
 }
 
 impl Drop for SharedMapping {

@@ -51,7 +51,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let socket = TcpListener::bind(("127.0.0.1", port))?;
     let label = format!("tcp://{}", socket.local_addr()?);
     println!("serving {label}");
-    let listener = Listener { fd: socket.into(), kind: ListenerKind::Tcp, label };
+    let listener = Listener { fd: socket.into(), kind: ListenerKind::Tcp, label, tls: None };
     let queue = Arc::new(Queue::default());
     let engine = Engine::start(Config::for_tests(vec![listener]), queue.clone())?;
     std::thread::Builder::new().name("answers".to_owned()).spawn(move || loop {

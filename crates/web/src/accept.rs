@@ -17,6 +17,7 @@ use crate::connection;
 use crate::server_state::ServerState;
 use crate::socket;
 use crate::stats::add;
+use crate::tls::TlsListener;
 
 /// Connections accepted before the open ones are served again.
 const BATCH: usize = 64;
@@ -41,6 +42,8 @@ pub(crate) struct Acceptor {
     pub index: usize,
     pub label: String,
     pub socket: AsyncFd<OwnedFd>,
+    /// Encrypts its connections.
+    pub tls: Option<Arc<TlsListener>>,
     /// A failure was reported and accepting has not worked since.
     pub failing: bool,
 }
@@ -153,7 +156,8 @@ impl Acceptor {
         let (accepted, remote) = self.socket.try_io(Interest::READABLE, accept)?;
         add(&self.shared.counters.accepted, 1);
         self.shared.publish_accept();
-        connection::spawn(Arc::clone(&self.shared), accepted, self.index, remote);
+        let (shared, tls) = (Arc::clone(&self.shared), self.tls.clone());
+        connection::spawn(shared, accepted, self.index, remote, tls);
         Ok(())
     }
 
@@ -246,6 +250,7 @@ mod tests {
                 index: 0,
                 label: String::new(),
                 socket: socket::watch(listener.into(), Interest::READABLE).unwrap(),
+                tls: None,
                 failing: false,
             };
             acceptor.socket.readable().await.unwrap().retain_ready();

@@ -7,10 +7,11 @@ use std::time::Duration;
 use chaton_core::pool::queue::QueueLimits;
 use chaton_core::process::counters::RequestCounters;
 use chaton_core::process::scoreboard::{Scoreboard, WorkerGauges};
-use chaton_core::settings::millis;
+use chaton_core::settings::{millis, seconds};
 use serde::Deserialize;
 
 use crate::limits::{Limits, Timeouts};
+use crate::tls::TlsSettings;
 
 /// The kind of a listening socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub struct Listener {
     pub kind: ListenerKind,
     /// How messages name it, for example `tcp://127.0.0.1:9292`.
     pub label: String,
+    /// How its connections are encrypted; `None`: they are not.
+    pub tls: Option<TlsSettings>,
 }
 
 /// The form of the access log, which goes to descriptor 1.
@@ -79,6 +82,12 @@ pub struct Config {
     /// checks again.
     #[serde(rename = "accept_grace_ms", deserialize_with = "millis")]
     pub accept_grace: Duration,
+    /// Time between two looks at the files of certificates.
+    #[serde(rename = "tls_reload_s", deserialize_with = "seconds")]
+    pub tls_reload: Duration,
+    /// Time for which a key of session tickets is used.
+    #[serde(rename = "tls_ticket_s", deserialize_with = "seconds")]
+    pub tls_ticket: Duration,
     /// Longest time a connection is left to the siblings.
     #[serde(rename = "accept_defer_ms", deserialize_with = "millis")]
     pub accept_defer: Duration,
@@ -111,6 +120,8 @@ impl Config {
             slot: 0,
             accept_grace: Duration::from_millis(1),
             accept_defer: Duration::from_millis(50),
+            tls_reload: Duration::from_millis(10),
+            tls_ticket: Duration::from_secs(3600),
             hogged_after: Duration::from_millis(5),
             threads_max: 64,
             buffers_idle: buffers_idle(),

@@ -2,9 +2,12 @@
 
 mod client_socket;
 mod close;
+mod handshake;
+mod relay;
 mod request;
 mod respond;
 mod send;
+mod tls_session;
 mod upload;
 
 use std::collections::VecDeque;
@@ -21,6 +24,7 @@ use crate::send_buffer::Segment;
 use crate::server_state::ServerState;
 use crate::socket;
 use crate::stats::add;
+use crate::tls::{TlsListener, TlsPeer};
 
 use client_socket::ClientSocket;
 use upload::Upload;
@@ -32,6 +36,9 @@ enum Closing {
     /// After the client had time to read the response: it may still be sending,
     /// and closing then would reset the connection.
     Linger,
+    /// The application has the connection: here its socket is closed, but it lives on in its
+    /// duplicate, unless the engine encrypts for the application.
+    Hijacked,
     /// After a response by the engine itself. `has_head` says that the head of
     /// the request was read.
     Error { response: ErrorResponse, has_head: bool },
@@ -45,6 +52,8 @@ struct Connection {
     key: usize,
     listener: usize,
     remote: Arc<str>,
+    /// The client of an encrypted connection.
+    tls: Option<Arc<TlsPeer>>,
     /// The current request, or the last one, kept for its buffers.
     exchange: Arc<Exchange>,
     /// The exchange was handed over: it needs a reset before the next request.
@@ -67,13 +76,36 @@ struct Connection {
 }
 
 /// Serves an accepted connection on a task of its own.
-pub(crate) fn spawn(shared: Arc<ServerState>, socket: OwnedFd, listener: usize, remote: String) {
+pub(crate) fn spawn(
+    shared: Arc<ServerState>,
+    socket: OwnedFd,
+    listener: usize,
+    remote: String,
+    tls: Option<Arc<TlsListener>>,
+) {
     let guard = ConnectionGuard::new(Arc::clone(&shared));
     tokio::spawn(async move {
         let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
         // A socket that the event loop refuses can only be closed.
-        let Ok(socket) = ClientSocket::new(socket) else { return };
-        Connection::new(shared, guard, socket, waker, listener, remote.into()).serve().await;
+        let Ok(mut socket) = ClientSocket::new(socket) else { return };
+        let mut peer = None;
+        let mut refused = None;
+        if let Some(tls) = tls {
+            // In a box, so that plain connections need no memory for it.
+            match Box::pin(handshake::shake_hands(&shared, &mut socket, &tls)).await {
+                Ok(shaken) => peer = Some(shaken),
+                Err(failure) => match failure.response() {
+                    Some(response) => refused = Some(response),
+                    None => return,
+                },
+            }
+        }
+        let mut connection =
+            Connection::new(shared, guard, socket, waker, listener, remote.into(), peer);
+        match refused {
+            Some(response) => connection.send_error(response, false).await,
+            None => connection.serve().await,
+        }
     });
 }
 
@@ -85,11 +117,13 @@ impl Connection {
         waker: Waker,
         listener: usize,
         remote: Arc<str>,
+        tls: Option<Arc<TlsPeer>>,
     ) -> Self {
         let key = shared.registry.insert(waker.clone());
         let context = Arc::clone(&shared.exchanges);
         let fd = socket.fd().as_raw_fd();
-        let exchange = Arc::new(Exchange::new(context, fd, listener, Arc::clone(&remote)));
+        let exchange =
+            Arc::new(Exchange::new(context, fd, listener, Arc::clone(&remote), tls.clone()));
         Self {
             shared,
             socket,
@@ -97,6 +131,7 @@ impl Connection {
             key,
             listener,
             remote,
+            tls,
             exchange,
             used: false,
             unread: ReadBuffer::default(),
@@ -117,7 +152,8 @@ impl Connection {
             }
         };
         match closing {
-            Closing::Now => {}
+            Closing::Now => self.socket.say_end(),
+            Closing::Hijacked => Box::pin(self.relay()).await,
             Closing::Linger => self.linger().await,
             Closing::Error { response, has_head } => self.send_error(response, has_head).await,
         }
@@ -127,7 +163,11 @@ impl Connection {
         self.read_head().await?;
         self.read_body().await?;
         self.dispatch();
-        self.send_response().await?;
+        let sent = self.send_response().await;
+        if matches!(sent, Err(Closing::Now)) {
+            self.socket.mark_cut();
+        }
+        sent?;
         self.finish_request()
     }
 
@@ -139,7 +179,8 @@ impl Connection {
         if used && Arc::get_mut(&mut self.exchange).is_none() {
             let (context, remote) = (Arc::clone(&self.shared.exchanges), Arc::clone(&self.remote));
             let fd = self.socket.fd().as_raw_fd();
-            self.exchange = Arc::new(Exchange::new(context, fd, self.listener, remote));
+            let tls = self.tls.clone();
+            self.exchange = Arc::new(Exchange::new(context, fd, self.listener, remote, tls));
         }
         let exchange = Arc::get_mut(&mut self.exchange)
             .expect("a request that was not handed over has one owner");
@@ -172,6 +213,8 @@ impl Drop for Connection {
 /// Counts a connection as open until it is dropped.
 struct ConnectionGuard {
     shared: Arc<ServerState>,
+    /// It counts no longer.
+    released: bool,
     /// A response has begun, or the connection has idled: it is no longer about to bring
     /// work.
     served: bool,
@@ -180,7 +223,14 @@ struct ConnectionGuard {
 impl ConnectionGuard {
     fn new(shared: Arc<ServerState>) -> Self {
         shared.connection_opened();
-        Self { shared, served: false }
+        Self { shared, released: false, served: false }
+    }
+
+    /// Counts the connection as closed, which the application has now.
+    fn release(&mut self) {
+        if !std::mem::replace(&mut self.released, true) {
+            self.shared.connection_closed(self.served);
+        }
     }
 
     /// See the field.
@@ -196,6 +246,6 @@ impl Drop for ConnectionGuard {
         if std::thread::panicking() {
             add(&self.shared.counters.panics, 1);
         }
-        self.shared.connection_closed(self.served);
+        self.release();
     }
 }

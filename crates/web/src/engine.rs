@@ -24,6 +24,7 @@ use crate::exchange::Exchange;
 use crate::server_state::ServerState;
 use crate::socket;
 use crate::stats::Stats;
+use crate::tls::{TicketSecret, TlsListener};
 
 /// Tasks run before the IO thread polls for new events: a whole batch of
 /// responses is written between two polls.
@@ -40,6 +41,8 @@ const SPOOL_THREADS_MAX: usize = 4;
 pub struct Engine {
     shared: Arc<ServerState>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// The listening sockets with TLS.
+    tls: Vec<Arc<TlsListener>>,
     pid: u32,
 }
 
@@ -56,6 +59,7 @@ impl Engine {
         let runtime = runtime(&shared)
             .map_err(|error| Error::new("can't start the web engine's event loop", error))?;
         let acceptors = acceptors(&runtime, &shared, listeners)?;
+        let tls = acceptors.iter().filter_map(|acceptor| acceptor.tls.clone()).collect();
         if let Some(slot) = shared.config.own_gauges() {
             // From now on the siblings expect this worker to accept.
             slot.pid.store(std::process::id(), Relaxed);
@@ -81,13 +85,18 @@ impl Engine {
             .map_err(|error| Error::new("can't start the web engine's thread", error))?;
         // An error means that the thread panicked, which was printed then.
         let _ = runs.recv();
-        Ok(Self { shared, thread: Mutex::new(Some(thread)), pid: std::process::id() })
+        Ok(Self { shared, thread: Mutex::new(Some(thread)), tls, pid: std::process::id() })
     }
 
     /// Stops accepting for good and closes the engine's copies of the listening
     /// sockets. Open connections are served on.
     pub fn pause_accept(&self) {
         self.shared.pause_accept();
+    }
+
+    /// Reads the certificates again whose files have changed.
+    pub fn reload_certificates(&self) {
+        self.tls.iter().for_each(|listener| listener.reload());
     }
 
     /// The counters so far.
@@ -165,17 +174,24 @@ fn acceptors(
     listeners: Vec<Listener>,
 ) -> Result<Vec<Acceptor>, Error> {
     let _context = runtime.enter();
+    let config = &shared.config;
+    let shared_secret = config.scoreboard.as_ref().map(|scoreboard| scoreboard.secret());
+    let tickets = TicketSecret::new(shared_secret, config.tls_ticket);
     let mut acceptors = Vec::with_capacity(listeners.len());
-    for (index, listener) in listeners.into_iter().enumerate() {
+    for (index, mut listener) in listeners.into_iter().enumerate() {
         let label = listener.label.clone();
-        let socket =
-            prepare(listener).map_err(|error| Error::new(format!("can't serve {label}"), error))?;
+        let failed = |error| Error::new(format!("can't serve {label}"), error);
+        let load =
+            |settings| TlsListener::load(label.clone(), settings, tickets, config.tls_reload);
+        let tls = listener.tls.take().map(load).transpose().map_err(failed)?.map(Arc::new);
+        let socket = prepare(listener).map_err(failed)?;
         shared.acceptor_started();
         acceptors.push(Acceptor {
             shared: Arc::clone(shared),
             index,
             label,
             socket,
+            tls,
             failing: false,
         });
     }

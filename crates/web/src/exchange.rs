@@ -1,10 +1,10 @@
 //! One request and its response: what crosses between the IO thread and Ruby.
 
 mod context;
+mod hijack;
 
 use std::fmt;
-use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::task::Waker;
@@ -22,6 +22,7 @@ use crate::request_body::RequestBody;
 use crate::response_head::{head_len, ResponseFraming};
 use crate::send_buffer::SpoolWrite;
 use crate::streamed_body::CONNECTION_ENDED;
+use crate::tls::TlsPeer;
 
 pub(crate) use context::ExchangeContext;
 
@@ -47,6 +48,7 @@ pub struct Exchange {
     taken_after_ns: AtomicU64,
     listener: usize,
     remote_addr: Arc<str>,
+    tls: Option<Arc<TlsPeer>>,
     /// What the client asked for and the request count allows.
     may_keep_alive: bool,
     context: Arc<ExchangeContext>,
@@ -64,6 +66,7 @@ impl Exchange {
         socket: RawFd,
         listener: usize,
         remote: Arc<str>,
+        tls: Option<Arc<TlsPeer>>,
     ) -> Self {
         Self {
             id: 0,
@@ -74,6 +77,7 @@ impl Exchange {
             taken_after_ns: AtomicU64::new(0),
             listener,
             remote_addr: remote,
+            tls,
             may_keep_alive: false,
             context,
             waker: None,
@@ -106,6 +110,11 @@ impl Exchange {
     /// The peer's address without its port; `127.0.0.1` for a Unix socket.
     pub fn remote_addr(&self) -> &str {
         &self.remote_addr
+    }
+
+    /// The client, if the connection is encrypted.
+    pub fn tls(&self) -> Option<&TlsPeer> {
+        self.tls.as_deref()
     }
 
     /// Which of the configured listeners the connection came from.
@@ -247,40 +256,6 @@ impl Exchange {
         if self.response.lock().interim(bytes) {
             Arc::clone(self).wake();
         }
-    }
-
-    /// Takes the connection away from the engine: a duplicate of its socket,
-    /// non-blocking as accepted, and the bytes already read past the request.
-    ///
-    /// # Errors
-    /// When a response exists already, the client is gone, the request's body is
-    /// streamed, or the operating system has no descriptor left.
-    pub fn hijack(&self) -> io::Result<(OwnedFd, Vec<u8>)> {
-        if matches!(self.body, RequestBody::Streamed(_)) {
-            return Err(io::Error::new(
-                io::ErrorKind::Unsupported,
-                "the connection can't be hijacked: the request's body is streamed",
-            ));
-        }
-        let mut response = self.response.lock();
-        let Some((socket, mut unread)) = response.hijack() else {
-            return Err(io::Error::new(
-                io::ErrorKind::NotConnected,
-                "the connection can't be hijacked: it is closed or was answered already",
-            ));
-        };
-        // SAFETY: the connection keeps its socket open while the phase is
-        // `Waiting`, which held until this lock was taken.
-        let socket = match unsafe { BorrowedFd::borrow_raw(socket) }.try_clone_to_owned() {
-            Ok(socket) => socket,
-            Err(error) => {
-                response.undo_hijack(unread);
-                return Err(error);
-            }
-        };
-        drop(response);
-        self.wake_connection();
-        Ok((socket, unread.take()))
     }
 
     /// Gives up without an outcome: 500, and the connection is closed. A

@@ -11,6 +11,7 @@
 //! * [`Exchange`]: one request and its response.
 //! * [`ResponseHead`]: writes a response head and decides its [`ResponseFraming`].
 //! * [`BodyPart`]: a part of a response body in the form that is cheapest to send.
+//! * [`TlsSettings`]: how the connections of a listening socket are encrypted.
 //!
 //! A slow client never holds a Ruby thread: request bodies are complete before
 //! the hand-over (but for the paths of `stream_bodies`), responses wait in memory and then in a temporary file.
@@ -42,6 +43,7 @@ mod socket;
 mod stats;
 pub mod status;
 mod streamed_body;
+mod tls;
 
 pub use body_part::BodyPart;
 pub use chunked::{ChunkError, ChunkedDecoder};
@@ -58,3 +60,4 @@ pub use response_head::{
 };
 pub use stats::Stats;
 pub use streamed_body::{BodyCut, BodyRead, StreamedBody};
+pub use tls::{CertificateFiles, OldestVersion, TlsPeer, TlsSettings, VerifyMode};

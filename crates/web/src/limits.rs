@@ -31,6 +31,8 @@ pub struct Limits {
     pub stream_body_bytes_max: usize,
     /// Connections open at once.
     pub connections_max: usize,
+    /// TLS handshakes under way at once; above it the oldest is closed.
+    pub tls_handshakes_max: usize,
     /// Requests answered on one connection before it is closed; 0 is no limit.
     pub requests_per_connection_max: u64,
     /// Bytes of a streamed response kept in memory for a client that reads slowly;
@@ -53,6 +55,7 @@ impl Limits {
             body_rate_min: 0,
             stream_body_bytes_max: 256 * 1024,
             connections_max: 10_000,
+            tls_handshakes_max: 1000,
             requests_per_connection_max: 0,
             reply_memory_bytes_max: 1 << 20,
             reply_spool_bytes_max: 1 << 30,
@@ -64,6 +67,9 @@ impl Limits {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Timeouts {
+    /// From the accepted connection to the end of its TLS handshake.
+    #[serde(rename = "tls_handshake_timeout_s", deserialize_with = "seconds")]
+    pub tls_handshake: Duration,
     /// From the first byte of a request head to its last.
     #[serde(rename = "header_timeout_s", deserialize_with = "seconds")]
     pub header: Duration,
@@ -95,6 +101,7 @@ impl Timeouts {
     /// What tests use.
     pub fn for_tests() -> Self {
         Self {
+            tls_handshake: Duration::from_secs(30),
             header: Duration::from_secs(30),
             body: Duration::from_secs(30),
             write: Duration::from_secs(30),

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::mem;
-use std::os::fd::RawFd;
+use std::os::fd::{OwnedFd, RawFd};
 
 use crate::body_part::BodyPart;
 use crate::limits::Limits;
@@ -83,6 +83,10 @@ pub(crate) struct PendingResponse {
     unread: ReadBuffer,
     /// Open while the phase is `Waiting`.
     socket: RawFd,
+    /// The engine's end of what the application got by a hijack of an encrypted connection.
+    relayed: Option<OwnedFd>,
+    /// The producer of a streamed body failed midway.
+    cut: bool,
     /// Status of the final response, 0 before it begins.
     status: u16,
     /// Bytes of the final response's head, for the access log.
@@ -104,6 +108,8 @@ impl PendingResponse {
             spare: Vec::new(),
             unread: ReadBuffer::default(),
             socket,
+            relayed: None,
+            cut: false,
             status: 0,
             head_bytes: 0,
             producer_waits: false,
@@ -125,6 +131,19 @@ impl PendingResponse {
 
     pub fn head_bytes(&self) -> usize {
         self.head_bytes
+    }
+
+    /// Whether the response is shorter than its producer meant it to be.
+    pub fn is_cut(&self) -> bool {
+        self.cut
+    }
+
+    pub fn set_relayed(&mut self, ours: OwnedFd) {
+        self.relayed = Some(ours);
+    }
+
+    pub fn take_relayed(&mut self) -> Option<OwnedFd> {
+        self.relayed.take()
     }
 
     pub fn take_spare(&mut self) -> Vec<u8> {
@@ -153,6 +172,8 @@ impl PendingResponse {
         self.send_buffer.clear();
         self.task = TaskState::Scheduled;
         self.unread = ReadBuffer::default();
+        self.relayed = None;
+        self.cut = false;
         self.status = 0;
         self.head_bytes = 0;
         self.producer_waits = false;
@@ -249,6 +270,7 @@ impl PendingResponse {
             ResponseFraming::Length(_) => self.keep_alive = false,
             _ => self.keep_alive &= complete,
         }
+        self.cut = !complete || matches!(self.framing, ResponseFraming::Length(_));
         self.phase = ResponsePhase::Ended;
         self.needs_wake()
     }

@@ -18,6 +18,7 @@ use crate::config::Config;
 use crate::connection_registry::ConnectionRegistry;
 use crate::exchange::{Exchange, ExchangeContext};
 use crate::stats::{add, Counters};
+use crate::tls::Handshakes;
 
 /// Bytes read from a socket in one call.
 const SCRATCH_BYTES: usize = 64 * 1024;
@@ -41,6 +42,7 @@ pub(crate) struct ServerState {
     pub feed: Arc<dyn Feed<Exchange>>,
     pub log: LogBuffer,
     pub registry: ConnectionRegistry,
+    pub handshakes: Handshakes,
     /// The buffer that sockets are read into; only the IO thread uses it.
     pub scratch: Mutex<Box<[u8]>>,
     /// Wakes the acceptors when a connection was closed or accepting ends.
@@ -71,6 +73,7 @@ impl ServerState {
             counters,
             feed,
             registry: ConnectionRegistry::default(),
+            handshakes: Handshakes::default(),
             scratch: Mutex::new(vec![0; SCRATCH_BYTES].into_boxed_slice()),
             accept_changed: Notify::new(),
             submitted: AtomicU32::new(0),

@@ -31,6 +31,10 @@ pub struct Stats {
     pub wakeups_total: u64,
     /// Failed `accept` calls for lack of descriptors or memory.
     pub accept_failures_total: u64,
+    /// TLS handshakes that succeeded.
+    pub tls_handshakes_total: u64,
+    /// TLS handshakes that failed: too slow, closed or refused.
+    pub tls_failures_total: u64,
     /// Connections whose handling panicked; each is a defect.
     pub panics_total: u64,
 }
@@ -49,6 +53,8 @@ pub(crate) struct Counters {
     pub sent_bytes: AtomicU64,
     pub wakeups: AtomicU64,
     pub accept_failures: AtomicU64,
+    pub tls_handshakes: AtomicU64,
+    pub tls_failures: AtomicU64,
     pub panics: AtomicU64,
 }
 
@@ -81,6 +87,8 @@ impl Counters {
             sent_bytes_total: get(&self.sent_bytes),
             wakeups_total: get(&self.wakeups),
             accept_failures_total: get(&self.accept_failures),
+            tls_handshakes_total: get(&self.tls_handshakes),
+            tls_failures_total: get(&self.tls_failures),
             panics_total: get(&self.panics),
         }
     }

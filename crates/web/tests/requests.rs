@@ -199,8 +199,12 @@ fn unix_sockets() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("web.sock");
     let socket = UnixListener::bind(&path).unwrap();
-    let listener =
-        Listener { fd: socket.into(), kind: ListenerKind::Unix, label: "unix".to_owned() };
+    let listener = Listener {
+        fd: socket.into(),
+        kind: ListenerKind::Unix,
+        label: "unix".to_owned(),
+        tls: None,
+    };
     let remote = Arc::new(Mutex::new(String::new()));
     struct Inline(Arc<Mutex<String>>);
     impl chaton_core::engine::Feed<Exchange> for Inline {

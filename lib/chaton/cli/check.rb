@@ -19,6 +19,7 @@ module Chaton
         plan = plan.with(notes: [*plan.notes, *RubyRelease.warnings].freeze)
         require_rackup(plan)
         enter(plan)
+        check_certificates(plan)
         # Like the server, before the application is loaded.
         launch_settings = Memory::LaunchSettings.new(plan.memory, cache: Memory::HeapCache.of(plan), env: ENV.to_h)
         load_code(plan)
@@ -43,6 +44,15 @@ module Chaton
 
         refusal = Memory::Launch.refusal(plan)
         @out.puts JSON.pretty_generate({ **plan.to_h, launch: { refusal: refusal, **launch_settings.to_h } })
+      end
+
+      # Those for development are made by the server.
+      def check_certificates(plan)
+        encrypted = plan.binds.filter_map(&:tls).reject(&:for_development?)
+        return if encrypted.empty?
+
+        require_relative "../web/certificates"
+        encrypted.each { |tls| Web::Certificates.keep(tls) }
       end
 
       def load_code(plan)

@@ -2,6 +2,7 @@
 
 require "socket"
 require "uri"
+require_relative "bind_tls"
 require_relative "nearest"
 require_relative "types"
 
@@ -9,14 +10,14 @@ module Chaton
   module Config
     # An address to listen on.
     #
-    # scheme is "tcp" or "unix"; host and port belong to the first, path, umask and mode to the second; backlog is nil
-    # if the listener's own default applies.
-    Bind = Struct.new(:scheme, :host, :port, :path, :backlog, :umask, :mode, keyword_init: true) do
+    # scheme is "tcp", "https" or "unix"; host and port belong to the first two, tls to the second, path, umask and mode
+    # to the third; backlog is nil if the listener's own default applies.
+    Bind = Struct.new(:scheme, :host, :port, :path, :backlog, :umask, :mode, :tls, keyword_init: true) do
       # @return [String] "tcp://127.0.0.1:9292", "unix:///run/app.sock"; two binds with the same text are the same
       def to_s
         return "unix://#{path}" if scheme == "unix"
 
-        "tcp://#{host.include?(":") ? "[#{host}]" : host}:#{port}"
+        "#{scheme}://#{host.include?(":") ? "[#{host}]" : host}:#{port}"
       end
 
       # The name localhost stands for both loopback addresses, where the machine has them, as in Puma. It is not asked
@@ -30,47 +31,77 @@ module Chaton
           .map { |address| dup.tap { |bind| bind.host = address }.freeze }
       end
 
+      # @return [Bind] with HTTPS, if it is a TCP bind
+      def encrypted_for_development
+        scheme == "tcp" ? dup.tap { |bind| bind.scheme, bind.tls = "https", BindTls.for_development }.freeze : self
+      end
+
       # @param root [String] the directory a relative path starts from
       # @return [Bind]
       def under(root)
-        scheme == "unix" ? dup.tap { |bind| bind.path = File.expand_path(path, root) }.freeze : self
+        dup.tap { |bind|
+          bind.path &&= File.expand_path(path, root)
+          bind.tls &&= tls.under(root)
+        }.freeze
       end
     end
 
     module Types
-      # `bind "tcp://0.0.0.0:9292"`, `bind "unix://tmp/app.sock?umask=0117"`.
+      # `bind "tcp://0.0.0.0:9292"`, `bind "unix://tmp/app.sock?umask=0117"`,
+      # `bind "https://0.0.0.0:443", cert: "app.pem", key: "app.key"`.
       class BindAddress < Base
         # Used if a bind of the server names no port.
         PORT = 9292
         # Parameters after the question mark.
         PARAMETERS = { "tcp" => %w[backlog low_latency], "unix" => %w[backlog umask mode] }.freeze
-        TLS = "asks for TLS, which is not in this version: let the proxy in front (nginx, haproxy, a load " \
-              "balancer) end TLS, and bind tcp:// or unix:// here"
+        NO_TLS = "cannot be encrypted: bind tcp:// or unix:// here"
 
         # @param port [Integer] used if no port is named
-        def initialize(port: PORT)
+        # @param tls [Boolean] whether connections may be encrypted
+        def initialize(port: PORT, tls: true)
           @port = port
+          @tls = tls
           super("a URI such as tcp://127.0.0.1:#{port} or unix:///run/app.sock")
         end
 
         def list? = true
 
+        def arguments = @tls ? 1..2 : 1..1
+
+        # @param tls [Hash{Symbol=>Object}] parameters of TLS, which may also stand in the URI
         # @return [Bind]
-        def cast(value)
+        def cast(value, tls = {})
           scheme, rest = value.to_s.split("://", 2)
+          return https(value, rest, tls) if %w[ssl https].include?(scheme)
+          raise Mismatch, "takes a URI and parameters such as cert:, not #{tls.inspect}" unless tls == {}
+
           case scheme
-          when "tcp", "http" then tcp(value, rest)
+          when "tcp", "http" then tcp(value, *host_and_port(value, rest))
           when "unix" then unix(value, rest)
-          when "ssl", "https" then raise Mismatch, TLS
           else bare(value)
           end
         end
 
         private
 
-        def tcp(value, rest)
+        def https(value, rest, tls)
+          raise Mismatch, NO_TLS unless @tls
+          raise Mismatch, "takes a URI and parameters such as cert:, not #{tls.inspect}" unless tls.is_a?(Hash)
+
+          host, port, query = host_and_port(value, rest)
+          given = [*decode(query), *tls.transform_keys(&:to_s)]
+          own, tls = given.partition { |name, _| PARAMETERS.fetch("tcp").include?(name) }
+          tcp(value, host, port, URI.encode_www_form(own))
+            .dup.tap { |bind| bind.scheme, bind.tls = "https", TlsParameters.new.cast(tls) }.freeze
+        end
+
+        def host_and_port(value, rest)
           host, port, query = rest.match(%r{\A(\[[\w:.%]+\]|[^:/?\[\]]*)(?::(\d+))?/?(?:\?(.*))?\z})&.captures
           mismatch(value) unless host
+          [host, port, query]
+        end
+
+        def tcp(value, host, port, query)
           number = port ? port.to_i : @port
           raise Mismatch, "must have a port from 0 to 65,535, not #{value.inspect}" unless number.between?(0, 65_535)
 
@@ -99,13 +130,17 @@ module Chaton
         end
 
         def parameters(scheme, query)
-          found = URI.decode_www_form(query.to_s).to_h
+          found = decode(query).to_h
           unknown = found.keys - PARAMETERS.fetch(scheme)
           return found if unknown.empty?
 
           nearest = Nearest.to(unknown.first, PARAMETERS.fetch(scheme))
           raise Mismatch, "has an unknown parameter #{unknown.first.inspect}" \
                           "#{"; did you mean #{nearest}?" if nearest}"
+        end
+
+        def decode(query)
+          URI.decode_www_form(query.to_s)
         rescue ArgumentError
           raise Mismatch, "has parameters that cannot be read: #{query.inspect}"
         end

@@ -26,7 +26,8 @@ module Chaton
 
       # Names for suggestions.
       KNOWN = [*Options.in(:top).flat_map { |option| [option.name, *option.also, *option.puma] },
-               *HookNames::ALL.map(&:name), HookNames::ERROR_HANDLER, *SECTIONS.keys, :plugin, :load, :service].freeze
+               *HookNames::ALL.map(&:name), HookNames::ERROR_HANDLER, *SECTIONS.keys, :plugin, :load, :service,
+               :ssl_bind].freeze
 
       define Options.in(:top)
 
@@ -114,6 +115,17 @@ module Chaton
       # @param path [String] relative to the application's directory
       def load(path, *_rest)
         @reader.file(path.to_s, self, here)
+      end
+
+      # Puma's form of `bind "https://HOST:PORT", cert: …, key: …`.
+      #
+      # @param host [String]
+      # @param port [Integer, String]
+      # @param parameters [Hash{Symbol=>Object}]
+      def ssl_bind(host = nil, port = nil, parameters = {})
+        return problem("ssl_bind takes a host, a port, and cert: and key:") unless port
+
+        assign(Options[:bind], :ssl_bind, ["https://#{host}:#{port}", parameters])
       end
 
       # Forgets the addresses that the file has named so far.

@@ -117,6 +117,9 @@ module Chaton
         EngineDocument.new(self, roles: roles, slot: slot, index: index).to_json
       end
 
+      # @return [Boolean] whether connections of any bind are encrypted
+      def tls? = binds.any?(&:tls)
+
       def development? = environment == "development"
 
       # @param changes [Hash{Symbol=>Object}]

@@ -11,7 +11,7 @@ module Chaton
       # Options that go into the plan unchanged.
       PLAIN = Options.of_plan - %i[
         bind port directory environment tag rackup workers threads preload stdout_redirect pidfile control_socket
-        restart_file
+        restart_file tls
       ]
       # Used if no address is set.
       DEFAULT_BIND = Bind.new(scheme: "tcp", host: "0.0.0.0", port: Types::BindAddress::PORT).freeze
@@ -52,7 +52,9 @@ module Chaton
       def binds
         return [].freeze unless (@roles.by_worker.empty? ? @roles.on : @roles.by_worker.flatten).include?(:web)
 
-        (@sources[:binds] || [DEFAULT_BIND]).flat_map { |bind| bind.under(@root).addresses }.uniq(&:to_s).freeze
+        binds = @sources[:binds] || [DEFAULT_BIND]
+        binds = binds.map(&:encrypted_for_development) if value(:tls) == :dev
+        binds.flat_map { |bind| bind.under(@root).addresses }.uniq(&:to_s).freeze
       end
 
       def web = WebSettings.new(**Options.of_web.to_h { |name| [name, value(name)] }).freeze

@@ -43,7 +43,6 @@ module Chaton
 
       # Line => what to use instead.
       REFUSED = {
-        ssl_bind: "TLS is not in this version; let the proxy in front end TLS, and bind tcp:// or unix:// here",
         activate_control_app: "remove it; `chaton status`, `stop` and `restart` use control_socket, which is on by " \
                               "default",
         state_path: "remove it; `chaton status` and `pidfile` have what its file contained",

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../native"
+require_relative "../web/certificates"
 require_relative "../web/env_template"
 require_relative "../web/handler"
 require_relative "../web/warm_up"
@@ -36,6 +37,9 @@ module Chaton
         @engine = Native::Web.start(native_pool, listeners, envs)
       end
 
+      # Reads the certificates again whose files have changed.
+      def reload_certificates = @engine.reload_certificates
+
       # Answers requests whose response has not begun with 503; the threads of running ones go on.
       def give_up
         released, = @engine.give_up
@@ -63,7 +67,8 @@ module Chaton
       def listeners
         @copies = @sockets.map { |socket| socket.dup.tap { |copy| copy.autoclose = false } }
         @copies.zip(@plan.binds).map do |copy, bind|
-          [copy.fileno, bind.scheme == "unix" ? :unix : :tcp, bind.to_s]
+          tls = bind.tls && Web::Certificates.document(bind.tls)
+          [copy.fileno, bind.scheme == "unix" ? :unix : :tcp, bind.to_s, tls]
         end
       end
 

@@ -173,6 +173,7 @@ module Chaton
       def facts = { mode: "cluster", workers: @worker_set.worker_slots.size }
 
       def forward_hang_up
+        @resources.listeners.reload_certificates
         @worker_set.signal("HUP")
         nil
       end

@@ -75,7 +75,7 @@ module Chaton
         address = socket.local_address
         return bind.scheme == "unix" && address.unix? && address.unix_path == bind.path if address.unix?
 
-        bind.scheme == "tcp" && address.ip_port == bind.port && addresses(bind).include?(address.ip_address)
+        bind.scheme != "unix" && address.ip_port == bind.port && addresses(bind).include?(address.ip_address)
       end
 
       def addresses(bind)

@@ -3,6 +3,8 @@
 require "json"
 require "socket"
 require_relative "../errors"
+require_relative "../web/certificates"
+require_relative "../web/development_certificate"
 require_relative "inherited_sockets"
 
 module Chaton
@@ -27,8 +29,9 @@ module Chaton
       # Opens all sockets.
       #
       # @param last [Boolean] whether no other binds follow: inherited sockets that nobody has taken are closed
-      # @raise [BindError] naming the bind that failed
+      # @raise [BindError] naming the bind that failed, or the file of a certificate
       def open(last: true)
+        check_certificates
         @binds.each { |bind| @sockets[bind.to_s] = take_over(bind) || bind_anew(bind) }
         return unless last
 
@@ -42,6 +45,7 @@ module Chaton
       #
       # @raise [BindError] when a bind has no socket
       def inherit
+        check_certificates
         @binds.each do |bind|
           @sockets[bind.to_s] = @inherited.passed(bind) ||
                                 raise(BindError, "#{bind} is new in the configuration: a phased restart keeps the " \
@@ -51,7 +55,17 @@ module Chaton
       end
 
       # @return [Array<String>] addresses for clients, with the port that the kernel chose
-      def addresses = @sockets.values.reject(&:closed?).map { |socket| address(socket) }
+      def addresses
+        open = @sockets.reject { |_, socket| socket.closed? }
+        open.map { |bind, socket| address(socket).sub(/\Atcp(?=:)/, bind[/\A\w+/]) }
+      end
+
+      # Reads certificates again, for workers that are forked later. Workers log it when they cannot be used.
+      def reload_certificates
+        check_certificates
+      rescue BindError, ConfigError => e
+        @log.debug("the old certificates stay", reason: e.message)
+      end
 
       # Closes the sockets for which the kernel holds no connection that is still to be accepted. Those on a socket of
       # the service manager wait for the next start.
@@ -73,6 +87,16 @@ module Chaton
       def environment = { InheritedSockets::ACTIVATED => JSON.generate(@inherited.activated) }
 
       private
+
+      # Before an address is taken: no worker could serve it.
+      def check_certificates
+        Web::DevelopmentCertificate.new(log: @log).prepare if @binds.any? { |bind| bind.tls&.for_development? }
+        @binds.each do |bind|
+          Web::Certificates.keep(bind.tls) if bind.tls
+        rescue ConfigError => e
+          raise BindError, "#{bind} cannot be served: #{e.message}"
+        end
+      end
 
       # @return [Array<TCPServer, UNIXServer>] open ones that do not belong to the service manager
       def own = @sockets.except(*@inherited.activated).values.reject(&:closed?)

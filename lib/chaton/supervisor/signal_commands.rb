@@ -32,8 +32,12 @@ module Chaton
       # The terminal's Ctrl-C: the first one stops, the second one stops at once.
       def interrupt = over? ? stop_now : stop
 
-      # Reopens redirected output. Without redirected output the signal means that the terminal was closed.
-      def hang_up = @resources.reopen_output ? forward_hang_up : stop
+      # Reopens redirected output, and has certificates read again. Without either, and of a server on a terminal, the
+      # signal means that the terminal was closed.
+      def hang_up
+        reopened = @resources.reopen_output
+        reopened || (@plan.tls? && !@log.terminal?) ? forward_hang_up : stop
+      end
 
       private
 

@@ -139,6 +139,11 @@ module Chaton
 
       private
 
+      def forward_hang_up
+        @service.reload_certificates
+        nil
+      end
+
       def drain(state, deadline_s)
         @log.info(deadline_s.zero? ? "stopping at once" : "stopping when running work is finished")
         @state = state

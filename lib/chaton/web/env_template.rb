@@ -29,20 +29,24 @@ module Chaton
           "rack.multithread" => plan.threads_max > 1,
           "rack.multiprocess" => plan.workers.positive?,
           "rack.run_once" => false,
-          "rack.url_scheme" => "http",
+          "rack.url_scheme" => bind.tls ? "https" : "http",
           "rack.hijack?" => true,
           "rack.input" => NullInput.new,
           "SERVER_SOFTWARE" => "chaton/#{VERSION}",
           "GATEWAY_INTERFACE" => "CGI/1.2",
           "SERVER_NAME" => bind.scheme == "unix" ? "localhost" : bind.host.to_s,
-          "SERVER_PORT" => port.to_s
+          "SERVER_PORT" => port.to_s,
+          **(bind.tls ? of_tls(bind.tls) : {})
         ).freeze
       end
+
+      # As mod_ssl and nginx name them. The extension has the certificate of a client that sent one.
+      def self.of_tls(tls) = { "HTTPS" => "on", **(tls.asks_clients? ? { "SSL_CLIENT_VERIFY" => "NONE" } : {}) }
 
       def self.legacy_version?
         !defined?(::Rack.release) || Gem::Version.new(::Rack.release) < HEADER_VERSION
       end
-      private_class_method :legacy_version?
+      private_class_method :legacy_version?, :of_tls
     end
   end
 end

@@ -9,6 +9,8 @@ module Chaton
     class Request
       # Full hijack: hands the connection over to the application.
       #
+      # Of an encrypted connection the engine encrypts what the application writes to its end of a pair of sockets.
+      #
       # @return [TCPSocket, UNIXSocket] also in `env["rack.hijack_io"]`
       # @raise [ClosedError] when the request already has its response
       def call
@@ -18,6 +20,20 @@ module Chaton
         # Bytes that arrived with the request, as from an early WebSocket client.
         io.ungetbyte(unread) unless unread.empty?
         env["rack.hijack_io"] = io
+      end
+
+      private
+
+      # Called by the extension for a client that has proved to have a certificate.
+      #
+      # @param der [String] the certificate, which an authority of the bind has signed
+      def put_client_certificate(env, der)
+        require "openssl"
+        certificate = OpenSSL::X509::Certificate.new(der)
+        env["puma.peercert"] = certificate
+        env["SSL_CLIENT_VERIFY"] = "SUCCESS"
+        env["SSL_CLIENT_S_DN"] = certificate.subject.to_s(OpenSSL::X509::Name::RFC2253)
+        env["SSL_CLIENT_CERT"] = certificate.to_pem
       end
     end
   end

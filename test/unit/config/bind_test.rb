@@ -16,6 +16,25 @@ class BindTest < Minitest::Test
     assert_equal [5, "::1"], [cast("tcp://h:1?backlog=5").backlog, cast("tcp://[::1]:1").host]
   end
 
+  def test_parameters_of_tls_stand_in_the_uri_or_beside_it
+    bind = cast("ssl://0.0.0.0:443?cert=a.pem&key=a.key&backlog=7&no_tlsv1=true")
+    assert_equal ["https://0.0.0.0:443", 7, [%w[a.pem a.key]], "none", "1.2"],
+                 [bind.to_s, bind.backlog, bind.tls.certificates, bind.tls.verify_mode, bind.tls.min_version]
+    two = { cert: %w[a.pem b.pem], key: %w[a.key b.key], ca: "ca.pem", verify_mode: :force_peer, min_version: 1.3 }
+    bind = Chaton::Config::Types::BindAddress.new.cast("https://:443", two).under("/app")
+    assert_equal [[%w[/app/a.pem /app/a.key], %w[/app/b.pem /app/b.key]], "/app/ca.pem", "force_peer", "1.3"],
+                 [bind.tls.certificates, bind.tls.ca, bind.tls.verify_mode, bind.tls.min_version]
+    assert_equal bind.tls.certificates, cast("https://:443?cert=/app/a.pem&key=/app/a.key&cert=/app/b.pem&key=/app/b.key")
+      .tls.certificates
+    assert_raises(Chaton::Config::Types::Mismatch) { Chaton::Config::Types::BindAddress.new.cast("tcp://h", two) }
+  end
+
+  def test_the_admin_endpoint_is_not_encrypted
+    type = Chaton::Config::Types::BindAddress.new(tls: false)
+    error = assert_raises(Chaton::Config::Types::Mismatch) { type.cast("https://h?cert=a&key=b") }
+    assert_match(/cannot be encrypted/, error.message)
+  end
+
   def test_localhost_stands_for_the_loopback_addresses_that_the_machine_has
     both = [Addrinfo.ip("127.0.0.1"), Addrinfo.ip("192.0.2.1"), Addrinfo.ip("::1")]
     { both => %w[tcp://127.0.0.1:80 tcp://[::1]:80], both.first(2) => %w[tcp://127.0.0.1:80] }.each do |found, expected|
@@ -31,7 +50,10 @@ class BindTest < Minitest::Test
 
   def test_refused_values_and_their_reasons
     {
-      "ssl://0.0.0.0:443" => /asks for TLS/, "https://0.0.0.0" => /asks for TLS/,
+      "ssl://0.0.0.0:443" => /needs cert: and key:/, "https://h?cert=a" => /1 cert: and 0 key:/,
+      "https://h?cert=a&key=b&verify_mode=peer" => /no ca:/, "https://h?cert=a&key=b&verify_mode=x" => /none or peer/,
+      "https://h?cert=a&key=b&min_version=1.1" => /1.2 or 1.3/, "https://h?certs=a" => /did you mean cert/,
+      "https://h?cert=a&key=b&ssl_cipher_filter=c" => /only safe ones/, "https://h:70000?cert=a&key=b" => /port from 0/,
       "0.0.0.0:80" => %r{write tcp://0.0.0.0:80},
       "3000" => %r{write tcp://3000}, "/run/a.sock" => %r{write unix:///run/a.sock}, "tcp://h:70000" => /port from 0/,
       "tcp://::1:80" => /must be a URI/, "unix://" => /must be a URI/, "unix://@a" => /abstract/,

@@ -3,13 +3,12 @@
 require "test_helper"
 require "stringio"
 require "tmpdir"
+require "chaton/config/bind"
 require "chaton/supervisor/listeners"
 require "chaton/telemetry/log"
 
 class ListenersTest < Minitest::Test
-  Bind = Struct.new(:scheme, :host, :port, :path, :backlog, :umask, :mode, keyword_init: true) do
-    def to_s = scheme == "unix" ? "unix://#{path}" : "tcp://#{host}:#{port}"
-  end
+  Bind = Chaton::Config::Bind
   Inherited = Chaton::Supervisor::InheritedSockets
 
   def setup

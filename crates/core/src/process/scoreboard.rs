@@ -211,6 +211,11 @@ impl Scoreboard {
         self.fd.as_raw_fd()
     }
 
+    /// Random bytes that only the processes with this scoreboard know.
+    pub fn secret(&self) -> [u8; 32] {
+        self.mapping.secret()
+    }
+
     /// Number of slots.
     #[allow(clippy::len_without_is_empty)] // never empty: at least one slot
     pub fn len(&self) -> usize {

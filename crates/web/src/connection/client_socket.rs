@@ -13,6 +13,8 @@ use tokio::time::{sleep_until, Sleep};
 
 use crate::socket;
 
+use super::tls_session::TlsSession;
+
 /// A non-blocking socket with a deadline.
 ///
 /// The timer stays armed at the earliest deadline since it last fired and checks
@@ -28,6 +30,8 @@ pub(crate) struct ClientSocket {
     blocked: bool,
     /// The peer has ended its side.
     ended: bool,
+    /// Encrypts what is sent, and decrypts what arrives; none on a plain connection.
+    tls: Option<Box<TlsSession>>,
 }
 
 impl ClientSocket {
@@ -42,7 +46,84 @@ impl ClientSocket {
             unannounced: true,
             blocked: false,
             ended: false,
+            tls: None,
         })
+    }
+
+    /// Has everything encrypted from now on.
+    pub fn set_tls(&mut self, session: Option<Box<TlsSession>>) {
+        self.tls = session;
+    }
+
+    /// Goes on with the handshake; true when it is complete. See [`TlsSession::poll_records`].
+    pub fn poll_handshake(
+        &mut self,
+        cx: &mut Context,
+        first: &mut Option<u8>,
+    ) -> Poll<io::Result<bool>> {
+        let Some(mut session) = self.tls.take() else { return Poll::Ready(Ok(true)) };
+        let read = match session.is_handshaking() {
+            true => session.poll_records(self, cx, first),
+            false => Poll::Ready(Ok(1)),
+        };
+        let complete = !session.is_handshaking();
+        self.tls = Some(session);
+        match ready!(read)? {
+            0 => Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+            _ => Poll::Ready(Ok(complete && !self.has_output())),
+        }
+    }
+
+    /// Sends all of the encrypted output.
+    pub fn poll_flush(&mut self, cx: &mut Context) -> Poll<io::Result<()>> {
+        while self.has_output() {
+            match self.send_output() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.clear_writable();
+                    ready!(self.poll_writable(cx))?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                done => done?,
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    pub fn tls_mut(&mut self) -> Option<&mut TlsSession> {
+        self.tls.as_deref_mut()
+    }
+
+    /// Whether encrypted output waits until the socket takes it.
+    pub fn has_output(&self) -> bool {
+        self.tls.as_ref().is_some_and(|session| session.has_output())
+    }
+
+    /// Sends the encrypted output with one call.
+    pub fn send_output(&mut self) -> io::Result<()> {
+        let Self { tls, socket, .. } = self;
+        tls.as_mut().map_or(Ok(()), |session| session.send_output(socket.get_ref().as_fd()))
+    }
+
+    /// Ends the sending side. Of a TLS connection it first says so to the peer, unless a response was
+    /// cut off: the peer must notice that.
+    pub fn end(&mut self) {
+        self.say_end();
+        socket::shutdown_write(self.fd());
+    }
+
+    /// The current response is cut off.
+    pub fn mark_cut(&mut self) {
+        if let Some(session) = &mut self.tls {
+            session.mark_cut();
+        }
+    }
+
+    /// Tells the peer of a TLS connection that nothing more is sent; a full socket takes no message.
+    pub fn say_end(&mut self) {
+        if let Some(session) = &mut self.tls {
+            session.end();
+            let _ = self.send_output();
+        }
     }
 
     pub fn fd(&self) -> BorrowedFd<'_> {
@@ -87,6 +168,14 @@ impl ClientSocket {
 
     /// Reads what has arrived; 0 means that the peer has ended its side.
     pub fn poll_recv(&mut self, cx: &mut Context, into: &mut [u8]) -> Poll<io::Result<usize>> {
+        let Some(mut session) = self.tls.take() else { return self.poll_recv_raw(cx, into) };
+        let received = session.poll_recv(self, cx, into);
+        self.tls = Some(session);
+        received
+    }
+
+    /// Reads what has arrived, encrypted or not.
+    pub fn poll_recv_raw(&mut self, cx: &mut Context, into: &mut [u8]) -> Poll<io::Result<usize>> {
         if self.unannounced {
             self.unannounced = false;
             match socket::recv(self.fd(), into) {
@@ -119,6 +208,9 @@ impl ClientSocket {
     /// Whether the next read has something to return, also what no event has
     /// announced yet.
     pub fn has_arrived(&mut self) -> bool {
+        if self.tls.as_mut().is_some_and(|session| session.has_input()) {
+            return true;
+        }
         self.unannounced = socket::is_readable(self.fd());
         self.unannounced
     }
@@ -155,6 +247,11 @@ impl ClientSocket {
             self.blocked = true;
             self.set_timeout(time);
         }
+        self.clear_writable();
+    }
+
+    /// Called when the socket took nothing.
+    pub fn clear_writable(&self) {
         // Reports "would block", so that the event loop clears the readiness.
         let full = |_: &OwnedFd| Err::<(), _>(io::ErrorKind::WouldBlock.into());
         let _ = self.socket.try_io(Interest::WRITABLE, full);

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use crate::error_response::ErrorResponse;
 use crate::send_buffer::Segment;
-use crate::socket;
 use crate::stats::add;
 
 use super::Connection;
@@ -40,7 +39,7 @@ impl Connection {
     /// Ends the sending side and discards what still arrives, within bounds: closing with unread
     /// data would send a reset, and a reset can overtake the response (RFC 9112 section 9.6).
     pub(super) async fn linger(&mut self) {
-        socket::shutdown_write(self.socket.fd());
+        self.socket.end();
         // Bodies of refused requests must not pile up while their clients leave.
         if let Some(exchange) = Arc::get_mut(&mut self.exchange) {
             exchange.forget_body();

@@ -106,8 +106,7 @@ impl Connection {
             let next = self.exchange.response().lock().next_output(&mut self.sending, *gathering);
             let streaming = match next {
                 NextOutput::Pending { streaming } => streaming,
-                // The socket is closed here but lives on in its duplicate.
-                NextOutput::Hijacked => return Poll::Ready(Err(Closing::Now)),
+                NextOutput::Hijacked => return Poll::Ready(Err(Closing::Hijacked)),
                 next => return Poll::Ready(Ok(next)),
             };
             if !streaming
@@ -155,6 +154,9 @@ impl Connection {
         let mut response = self.exchange.response().lock();
         let (status, keep_alive) = (response.status(), response.keep_alive());
         let head_bytes = response.head_bytes() as u64;
+        if response.is_cut() {
+            self.socket.mark_cut();
+        }
         if !streamed {
             self.unread = response.take_unread();
         }

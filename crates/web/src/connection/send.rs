@@ -27,14 +27,14 @@ pub(super) struct SentBytes {
 }
 
 /// Most buffers sent in one call.
-const SLICES_MAX: usize = 16;
+pub(super) const SLICES_MAX: usize = 16;
 
 impl SentBytes {
-    fn total(self) -> u64 {
+    pub fn total(self) -> u64 {
         self.memory as u64 + self.spooled + self.files
     }
 
-    fn add(&mut self, other: Self) {
+    pub fn add(&mut self, other: Self) {
         self.memory += other.memory;
         self.spooled += other.spooled;
         self.files += other.files;
@@ -52,8 +52,8 @@ impl Connection {
 
     fn poll_send(&mut self, cx: &mut Context, sent: &mut SentBytes) -> Poll<Result<(), Closing>> {
         let mut turn = 0;
-        while !self.sending.is_empty() {
-            match write_some(self.socket.fd(), &mut self.sending, &mut self.recycled) {
+        while !self.sending.is_empty() || self.socket.has_output() {
+            match self.write_some() {
                 Ok(some) => {
                     self.socket.note_progress();
                     sent.add(some);
@@ -82,6 +82,23 @@ impl Connection {
             }
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// Sends with one system call.
+    fn write_some(&mut self) -> io::Result<SentBytes> {
+        let Self { socket, sending, recycled, shared, .. } = self;
+        let Some(session) = socket.tls_mut() else {
+            return write_some(socket.fd(), sending, recycled);
+        };
+        let mut sent = SentBytes::default();
+        if !session.has_output() {
+            sent = session.encrypt_segments(sending, recycled, &mut shared.scratch.lock())?;
+        }
+        match socket.send_output() {
+            // The bytes are in the hands of the session.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && sent.total() > 0 => Ok(sent),
+            done => done.map(|()| sent),
+        }
     }
 
     /// Called when the socket is full; true when it takes more after all.
@@ -159,16 +176,22 @@ fn send_memory(socket: BorrowedFd, segments: &VecDeque<Segment>) -> io::Result<u
         return socket::send(socket, bytes);
     }
     let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-    let mut count = 0;
-    for bytes in segments.iter().map_while(Segment::unsent_memory).take(SLICES_MAX) {
-        slices[count] = IoSlice::new(bytes);
-        count += 1;
-    }
+    let count = memory_slices(segments, &mut slices);
     socket::send_slices(socket, &slices[..count], count < segments.len())
 }
 
+/// Gathers the memory segments at the front; returns how many there are.
+pub(super) fn memory_slices<'a>(
+    segments: &'a VecDeque<Segment>,
+    slices: &mut [IoSlice<'a>; SLICES_MAX],
+) -> usize {
+    let memory = segments.iter().map_while(Segment::unsent_memory);
+    let places = slices.iter_mut().zip(memory);
+    places.map(|(place, bytes)| *place = IoSlice::new(bytes)).count()
+}
+
 /// Removes `len` sent bytes from the memory segments at the front.
-fn advance(segments: &mut VecDeque<Segment>, mut len: usize, recycled: &mut Vec<u8>) {
+pub(super) fn advance(segments: &mut VecDeque<Segment>, mut len: usize, recycled: &mut Vec<u8>) {
     while len > 0 {
         let (at, end) = match segments.front_mut() {
             Some(Segment::Bytes { bytes, at }) => (at, bytes.len()),

@@ -114,7 +114,7 @@ impl Server {
 /// A TCP socket as the engine takes it.
 pub fn listener(socket: TcpListener) -> Listener {
     let label = format!("tcp://{}", socket.local_addr().unwrap());
-    Listener { fd: socket.into(), kind: ListenerKind::Tcp, label }
+    Listener { fd: socket.into(), kind: ListenerKind::Tcp, label, tls: None }
 }
 
 /// Waits until `condition` holds.

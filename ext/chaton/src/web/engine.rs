@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use chaton_core::engine::PoolFeed;
 use chaton_core::work::{downcast, Role};
-use chaton_web::{Config, Engine, Exchange, Listener, ListenerKind};
+use chaton_web::{Config, Engine, Exchange, Listener, ListenerKind, TlsSettings};
 use magnus::{
     function, method, prelude::*, Error, RArray, RModule, Ruby, Symbol, TryConvert, Value,
 };
 
+use crate::document_sections::parse;
 use crate::engine::{define_engine, EngineObject};
 use crate::error;
+use crate::gvl::without_gvl_to_the_end;
 use crate::handle::Handle;
 use crate::pool::RbPool;
 use crate::traces;
@@ -24,7 +26,7 @@ pub struct RbWeb(Handle<Engine>);
 
 impl RbWeb {
     /// `Web.start(pool, listeners, templates)`. `listeners` is an Array of
-    /// `[fd, :tcp or :unix, label]`, `templates` an Array of env Hashes in the same order. The
+    /// `[fd, :tcp or :unix, label, TLS]` (TLS in JSON, or nil), `templates` an Array of env Hashes in the same order. The
     /// engine owns and closes the descriptors.
     fn start(
         ruby: &Ruby,
@@ -58,6 +60,18 @@ impl RbWeb {
         Ok(Self(Handle::new(engine)))
     }
 
+    /// Reads the certificates of `tls` (JSON).
+    fn check_tls(tls: String) -> Result<(), Error> {
+        parse::<TlsSettings>("tls", &tls)?.check().map_err(|why| error::named("ConfigError", why))
+    }
+
+    /// Reads the certificates again whose files have changed.
+    fn reload_certificates(&self) -> Result<(), Error> {
+        let engine = self.0.get()?;
+        without_gvl_to_the_end(|| engine.reload_certificates());
+        Ok(())
+    }
+
     fn pause_accept(&self) -> Result<(), Error> {
         self.0.get()?.pause_accept();
         Ok(())
@@ -72,14 +86,16 @@ impl EngineObject for RbWeb {
 
 fn own_listeners(list: RArray) -> Result<Vec<Listener>, Error> {
     let own = |listener: Value| {
-        let (fd, kind, label) = <(i32, Symbol, String)>::try_convert(listener)?;
+        let (fd, kind, label, tls) =
+            <(i32, Symbol, String, Option<String>)>::try_convert(listener)?;
         // SAFETY: the caller gives the descriptor away.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let kind = match &*kind.name()? {
             "unix" => ListenerKind::Unix,
             _ => ListenerKind::Tcp,
         };
-        Ok(Listener { fd, kind, label })
+        let tls = tls.map(|json| parse("tls", &json)).transpose()?;
+        Ok(Listener { fd, kind, label, tls })
     };
     list.into_iter().map(own).collect()
 }
@@ -88,6 +104,8 @@ fn own_listeners(list: RArray) -> Result<Vec<Listener>, Error> {
 pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     let class = native.define_class("Web", ruby.class_object())?;
     class.define_singleton_method("start", function!(RbWeb::start, 3))?;
+    class.define_singleton_method("check_tls", function!(RbWeb::check_tls, 1))?;
+    class.define_method("reload_certificates", method!(RbWeb::reload_certificates, 0))?;
     class.define_method("pause_accept", method!(RbWeb::pause_accept, 0))?;
     define_engine!(class, RbWeb);
     Ok(())

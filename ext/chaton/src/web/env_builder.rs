@@ -23,8 +23,8 @@ pub struct EnvBuilder {
     string_io: VALUE,
     /// HTTP_VERSION is the protocol, as it was before Rack 3.1, and not a header.
     legacy_version: bool,
-    /// The last Host, and its SERVER_NAME and SERVER_PORT.
-    host: Mutex<(Vec<u8>, VALUE, VALUE)>,
+    /// The first Host of plain and of encrypted requests, and its SERVER_NAME and SERVER_PORT.
+    hosts: [Mutex<(Vec<u8>, VALUE, VALUE)>; 2],
 }
 
 // SAFETY: all Ruby values in it are registered with the collector, and used only
@@ -57,7 +57,8 @@ struct EnvKeys {
     response_finished: VALUE,
     http_10: VALUE,
     http_11: VALUE,
-    port_80: VALUE,
+    /// Of plain and of encrypted requests.
+    default_ports: [VALUE; 2],
 }
 
 /// Methods with shared Strings.
@@ -77,7 +78,7 @@ impl EnvBuilder {
             templates.into_iter().map(RHash::try_convert).collect::<Result<Vec<_>, _>>()?;
         // The registration above pins the Array, but not its elements.
         templates.iter().for_each(|hash| ruby.gc_register_mark_object(*hash));
-        let port_80 = constant(b"80");
+        let default_ports = [constant(b"80"), constant(b"443")];
         let headers = HeaderKeys::new();
         let keys = EnvKeys {
             request_method: constant(b"REQUEST_METHOD"),
@@ -103,7 +104,7 @@ impl EnvBuilder {
             response_finished: constant(b"rack.response_finished"),
             http_10: constant(b"HTTP/1.0"),
             http_11: constant(b"HTTP/1.1"),
-            port_80,
+            default_ports,
         };
         let methods = METHODS.iter().map(|m| (m.as_bytes(), constant(m.as_bytes()))).collect();
         let localhost = constant(b"localhost");
@@ -121,7 +122,7 @@ impl EnvBuilder {
             keys,
             methods,
             string_io: string_io.as_raw(),
-            host: Mutex::new((Vec::new(), localhost, port_80)),
+            hosts: default_ports.map(|port| Mutex::new((Vec::new(), localhost, port))),
         })
     }
 
@@ -240,10 +241,11 @@ impl EnvBuilder {
             if authority.is_some() {
                 rb_hash_aset(env, self.keys.http_host, string(host));
             }
-            let mut last = self.host.lock();
+            let encrypted = usize::from(exchange.tls().is_some());
+            let mut last = self.hosts[encrypted].lock();
             if last.0 != host {
                 let (name, port) = split_host(host);
-                let port = port.map_or(self.keys.port_80, frozen);
+                let port = port.map_or(self.keys.default_ports[encrypted], frozen);
                 // Only the first host is cached: registering every host would let a
                 // client grow the memory.
                 rb_hash_aset(env, self.keys.server_name, string(name));

@@ -134,6 +134,10 @@ impl Request {
         rb_self.env.set(env);
         // SAFETY: the Hash just made.
         let env = unsafe { Value::from_raw(env) };
+        if let Some(certificate) = exchange.tls().and_then(|tls| tls.certificate.as_ref()) {
+            let certificate = ruby.str_from_slice(certificate);
+            let _: Value = rb_self.funcall("put_client_certificate", (env, certificate))?;
+        }
         if let RequestBody::Streamed(body) = exchange.body() {
             let input = RbStreamedBody::wrap(ruby, Arc::clone(body));
             let _: Value = env.funcall("store", ("rack.input", input))?;

@@ -9,7 +9,7 @@ module Chaton
     module Options
       # The admin endpoint.
       ADMIN = [
-        Option.in(:admin, :admin_bind, :admin, Types::BindAddress.new(port: 9394), nil,
+        Option.in(:admin, :admin_bind, :admin, Types::BindAddress.new(port: 9394, tls: false), nil,
                   "Address of the admin endpoint: /live, /ready, /metrics; may be repeated. The file of a Unix " \
                   "socket has mode 0600 unless ?mode= or ?umask= says otherwise.",
                   also: %i[bind], default_text: "none"),

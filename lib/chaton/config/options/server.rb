@@ -14,12 +14,22 @@ module Chaton
           name: :bind, group: :server, type: Types::BindAddress.new, into: :binds, default_text: "tcp://0.0.0.0:9292",
           flags: %w[-b --bind], placeholder: "URI",
           says: "Address to listen on; may be repeated: tcp://HOST:PORT (http:// is the same) with ?backlog=N, " \
-                "or unix://PATH with ?umask=0117&mode=0660&backlog=N. tcp://localhost is both 127.0.0.1 and [::1]."
+                "or unix://PATH with ?umask=0117&mode=0660&backlog=N. tcp://localhost is both 127.0.0.1 and [::1]. " \
+                "https://HOST:PORT (ssl:// is the same) takes the files ?cert=PATH&key=PATH in PEM, which may be " \
+                "repeated, &min_version=1.3, and &verify_mode=peer or force_peer with &ca=PATH for the " \
+                "certificates of clients; in a file also bind \"https://0.0.0.0:443\", cert: \"app.pem\", key: " \
+                "\"app.key\"."
         ),
         Option.new(
           name: :port, group: :server, type: Types::Port.new, into: :binds, default_text: "none",
           flags: %w[-p --port], placeholder: "PORT", env: %w[PORT],
           says: "Short for bind \"tcp://0.0.0.0:PORT\"; a file may name another host: port 3000, \"127.0.0.1\"."
+        ),
+        Option.new(
+          name: :tls, group: :server, type: Types::OneOf.new(:off, :dev, words: { nil => :off, false => :off }),
+          default: :off, flags: %w[--tls], placeholder: "dev",
+          says: "dev: every TCP bind that names no certificate speaks HTTPS, with a certificate for localhost that " \
+                "is made on first use in $XDG_STATE_HOME/chaton/tls (~/.local/state). The log says how to trust it."
         ),
         Option.new(
           name: :environment, group: :server, type: Types::Word.new("a name", pattern: /\A[\w.-]+\z/),

@@ -52,6 +52,9 @@ module Chaton
                   "it the client waits."),
         Option.in(:web, :connections_max, :limits, Types::Number.new(1..1_000_000), 10_000,
                   "Connections open at once in one process."),
+        Option.in(:web, :tls_handshakes_max, :limits, Types::Number.new(1..1_000_000), 1000,
+                  "TLS handshakes under way at once in one process; the next one closes the oldest, so that slow " \
+                  "ones cannot keep others out."),
         Option.in(:web, :requests_per_connection_max, :limits, Types::Number.new(1..(1 << 40), off: true), 0,
                   "Requests answered on one connection before it is closed."),
         Option.in(:web, :reply_memory_bytes_max, :limits, Types::Bytes.new(4096..(1 << 32)), 1 << 20,
@@ -70,6 +73,8 @@ module Chaton
         Option.in(:web, :abort_on_close_s, :timeouts, SHORT_TIME_OR_OFF, 0.01,
                   "A request that has waited this long for a thread is answered 503 instead of run if its client has " \
                   "closed the connection, or its side of it, meanwhile."),
+        Option.in(:web, :tls_handshake_timeout_s, :timeouts, TIME, 10.0,
+                  "Time from the accepted connection to the end of its TLS handshake."),
         Option.in(:web, :header_timeout_s, :timeouts, TIME, 30.0,
                   "Time from the first byte of a request's head to its last.", puma: %i[first_data_timeout]),
         Option.in(:web, :body_timeout_s, :timeouts, TIME, 30.0,
@@ -105,6 +110,17 @@ module Chaton
                   "client connects anew; 0: never.", outside: true)
       ].freeze
 
+      # Certificates and sessions.
+      TLS = [
+        Option.in(:web, :tls_reload_s, :connections, TIME, 10.0,
+                  "With a new TLS connection the files of certificates are looked at if the last look is this old. " \
+                  "Changed ones are loaded for later connections, if certificate and key belong together and are " \
+                  "valid; else a line in the log says why not. SIGHUP looks at them at once."),
+        Option.in(:web, :tls_ticket_s, :connections, Types::Number.new(60.0..604_800.0, unit: "seconds"), 43_200.0,
+                  "Time after which the key of session tickets, with which clients continue a TLS session at any " \
+                  "worker, is replaced; its tickets are accepted as long again.")
+      ].freeze
+
       # Limits of the requests with which a worker warms itself up.
       WARM_UP = [
         Option.in(:web, :warm_up_timeout_s, :timeouts, TIME, 20.0,
@@ -114,7 +130,7 @@ module Chaton
                   "Requests that `warm_up` blocks make in one process, at most.")
       ].freeze
 
-      WEB = [*QUEUE, *LIMITS, *TIMEOUTS, *CONNECTIONS, *WARM_UP].freeze
+      WEB = [*QUEUE, *LIMITS, *TIMEOUTS, *CONNECTIONS, *TLS, *WARM_UP].freeze
     end
   end
 end

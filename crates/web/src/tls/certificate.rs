@@ -1,0 +1,202 @@
+//! Certificates and their keys, read from files.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use rustls::{Error, InconsistentKeys};
+use serde::Deserialize;
+
+/// Permissions of users who are neither the owner nor in the group.
+const OTHERS: u32 = 0o007;
+
+/// A certificate and its key, in PEM.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CertificateFiles {
+    /// The certificate, and behind it those that lead to its authority.
+    pub cert: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// Both as the process that forks the workers has read them last: for a worker that begins
+    /// while the files cannot be used.
+    #[serde(default)]
+    pub kept: Option<(String, String)>,
+}
+
+impl CertificateFiles {
+    /// Reads both files, and checks that they can be used together and now.
+    pub(super) fn load(&self, provider: &CryptoProvider) -> Result<Arc<CertifiedKey>, String> {
+        let chain = read_certificates("cert", &self.cert)?;
+        self.pair(chain, read_key(&self.key)?, provider)
+    }
+
+    /// What was read before.
+    pub(super) fn load_kept(&self, provider: &CryptoProvider) -> Result<Arc<CertifiedKey>, String> {
+        let (cert, key) = self.kept.as_ref().ok_or("nothing was read before")?;
+        let chain = parse_certificates("cert", &self.cert, cert.as_bytes())?;
+        self.pair(chain, parse_key(&self.key, key.as_bytes())?, provider)
+    }
+
+    fn pair(
+        &self,
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+        provider: &CryptoProvider,
+    ) -> Result<Arc<CertifiedKey>, String> {
+        if let Some(until) = not_after(&chain[0]).filter(|until| *until < SystemTime::now()) {
+            let date = httpdate::fmt_http_date(until);
+            return Err(fault("cert", &self.cert, &format!("it expired on {date}")));
+        }
+        CertifiedKey::from_der(chain, key, provider).map(Arc::new).map_err(|error| match error {
+            Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
+                let cert = self.cert.display();
+                fault("key", &self.key, &format!("it is not the key of the certificate {cert}"))
+            }
+            Error::InvalidCertificate(_) => fault("cert", &self.cert, &error.to_string()),
+            error => fault("key", &self.key, &error.to_string()),
+        })
+    }
+}
+
+/// A message that names the file.
+pub(super) fn fault(role: &str, path: &Path, why: &str) -> String {
+    format!("{role} {}: {why}", path.display())
+}
+
+/// The certificates of a file, of which there is at least one.
+pub(super) fn read_certificates(
+    role: &str,
+    path: &Path,
+) -> Result<Vec<CertificateDer<'static>>, String> {
+    let bytes = fs::read(path).map_err(|error| fault(role, path, &error.to_string()))?;
+    parse_certificates(role, path, &bytes)
+}
+
+fn parse_certificates(
+    role: &str,
+    path: &Path,
+    bytes: &[u8],
+) -> Result<Vec<CertificateDer<'static>>, String> {
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(bytes).collect();
+    let all = all.map_err(|error| fault(role, path, &error.to_string()))?;
+    if all.is_empty() {
+        return Err(fault(role, path, "there is no certificate in PEM in it"));
+    }
+    Ok(all)
+}
+
+fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, String> {
+    let failed = |why: &str| fault("key", path, why);
+    let bytes = fs::read(path).map_err(|error| failed(&error.to_string()))?;
+    let about = fs::metadata(path).map_err(|error| failed(&error.to_string()))?;
+    let mode = about.permissions().mode() & 0o777;
+    if mode & OTHERS != 0 {
+        return Err(failed(&format!(
+            "every user of this machine may use it (mode {mode:04o}); run chmod o= on it"
+        )));
+    }
+    parse_key(path, &bytes)
+}
+
+fn parse_key(path: &Path, bytes: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
+    let failed = |why: &str| fault("key", path, why);
+    PrivateKeyDer::from_pem_slice(bytes).map_err(|error| match error {
+        pem::Error::NoItemsFound if memchr::memmem::find(bytes, b"ENCRYPTED").is_some() => {
+            failed("it is encrypted; store it decrypted in a file that only the server may read")
+        }
+        pem::Error::NoItemsFound => failed("there is no private key in PEM in it"),
+        error => failed(&error.to_string()),
+    })
+}
+
+/// When a certificate expires (RFC 5280 section 4.1); `None` if it cannot be read.
+fn not_after(certificate: &[u8]) -> Option<SystemTime> {
+    const SEQUENCE: u8 = 0x30;
+    const VERSION: u8 = 0xa0;
+    let (_, certificate, _) = element(certificate)?;
+    let (_, mut rest, _) = element(certificate)?;
+    // The version may be missing; then come the serial number, the algorithm and the issuer.
+    if rest.first() == Some(&VERSION) {
+        rest = element(rest)?.2;
+    }
+    for _ in 0..3 {
+        rest = element(rest)?.2;
+    }
+    let (tag, validity, _) = element(rest)?;
+    let (tag_of_time, until, _) = element(element(validity)?.2)?;
+    (tag == SEQUENCE).then(|| time(tag_of_time, until))?
+}
+
+/// The first element of DER: its tag, its content, and what follows.
+fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (&[tag, first], rest) = der.split_first_chunk()?;
+    let (len, rest) = match usize::from(first) {
+        len @ 0..=0x7f => (len, rest),
+        // The length takes so many bytes.
+        bytes => {
+            let (len, rest) =
+                rest.split_at_checked(bytes & 0x7f).filter(|(len, _)| len.len() <= 3)?;
+            (len.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte)), rest)
+        }
+    };
+    let (content, rest) = rest.split_at_checked(len)?;
+    Some((tag, content, rest))
+}
+
+/// `YYMMDDHHMMSSZ` or `YYYYMMDDHHMMSSZ`.
+fn time(tag: u8, text: &[u8]) -> Option<SystemTime> {
+    const UTC_TIME: u8 = 0x17;
+    let text = std::str::from_utf8(text).ok()?.strip_suffix('Z')?;
+    let (year, rest) = text.split_at_checked(text.len().checked_sub(10)?)?;
+    let field = |at: usize| rest.get(at..at + 2)?.parse::<u64>().ok();
+    let year = match year.parse::<u64>().ok()? {
+        short if tag == UTC_TIME => short + if short < 50 { 2000 } else { 1900 },
+        year => year,
+    };
+    let (month, day) = (field(0)?, field(2)?);
+    // Days of the civil calendar since 1970, with years that begin in March.
+    let (shifted_year, shifted_month) =
+        if month > 2 { (year, month - 3) } else { (year.checked_sub(1)?, month + 9) };
+    let days = 365 * shifted_year + shifted_year / 4 - shifted_year / 100
+        + shifted_year / 400
+        + (153 * shifted_month + 2) / 5
+        + day;
+    let days = days.checked_sub(719_469)?;
+    let seconds = days * 86_400 + field(4)? * 3600 + field(6)? * 60 + field(8)?;
+    UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_certificates_are_read() {
+        let seconds = |tag, text: &[u8]| {
+            time(tag, text).map(|time| time.duration_since(UNIX_EPOCH).unwrap().as_secs())
+        };
+        assert_eq!(seconds(0x17, b"700101000000Z"), Some(0));
+        assert_eq!(seconds(0x17, b"000229235959Z"), Some(951_868_799));
+        assert_eq!(seconds(0x18, b"20500101000000Z"), Some(2_524_608_000));
+        assert_eq!(seconds(0x18, b"99991231235959Z"), Some(253_402_300_799));
+        for broken in [&b""[..], b"Z", b"7001Z", b"70010100000\xffZ", b"xx0101000000Z"] {
+            assert_eq!(seconds(0x17, broken), None);
+        }
+    }
+
+    #[test]
+    fn broken_certificates_have_no_end() {
+        for broken in
+            [&b""[..], &[0x30], &[0x30, 0x84, 1, 1, 1, 1], &[0x30, 2, 0x30, 0], &[0x30, 0x80]]
+        {
+            assert_eq!(not_after(broken), None);
+        }
+    }
+}

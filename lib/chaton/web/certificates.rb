@@ -1,0 +1,30 @@
+# frozen_string_literal: true
+
+require_relative "../errors"
+require_relative "../native"
+
+module Chaton
+  module Web
+    # The certificates of binds as this process has read them last. Workers inherit them: one that begins while the
+    # files cannot be used serves with these.
+    module Certificates
+      @kept = {}
+
+      class << self
+        # Reads and checks the files of a bind.
+        #
+        # @param tls [Config::BindTls]
+        # @raise [ConfigError] naming the file; then what was read before stays
+        def keep(tls)
+          Native::Web.check_tls(tls.document)
+          @kept[tls] = tls.read
+        rescue SystemCallError => e
+          raise ConfigError, e.message
+        end
+
+        # @return [String] as the native extension takes it
+        def document(tls) = tls.document(@kept.fetch(tls, []))
+      end
+    end
+  end
+end

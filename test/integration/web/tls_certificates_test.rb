@@ -1,0 +1,165 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "support/tls_server"
+
+# Certificates: which one a client gets, new ones without a restart, and those of clients.
+class TlsCertificatesTest < Minitest::Test
+  include ServerTest
+  include TlsServer
+
+  def test_a_client_gets_the_certificate_for_the_name_it_asks_for
+    @tls.write("two", names: %w[two.test *.three.test])
+    server = serve(pair: { cert: [@tls.path("app.pem"), @tls.path("two.pem")],
+                           key: [@tls.path("app.key"), @tls.path("two.key")] })
+    { "localhost" => "localhost", "two.test" => "two.test", "a.three.test" => "two.test", "other.test" => "localhost",
+      nil => "localhost" }.each do |name, expected|
+      assert_equal "/CN=#{expected}", subject(server, name: name), name.inspect
+    end
+  end
+
+  def test_changed_files_are_loaded_and_broken_ones_are_not
+    [["workers 0", 1], ["workers 2\nthreads 1, 2", 2]].each do |workers, count|
+      @tls.write("app")
+      server = serve("#{workers}\nweb { tls_reload_s 3600 }")
+      kept = client(server)
+      @tls.write("app", subject: "/CN=second")
+      assert_equal "/CN=localhost", subject(server)
+      server.signal("HUP")
+      server.wait_line(%r{loaded the new certificates of https://}, count: count)
+      assert_equal "/CN=second", subject(server)
+      File.write(@tls.path("app.key"), "broken")
+      server.signal("HUP")
+      server.wait_line(/can't use the new certificates of .*the old ones stay: key .*app.key/, count: count)
+      assert_equal "/CN=second", subject(server)
+      assert_equal "hello", kept.write(request("/")).read_response.body
+      restart_a_worker(server) if count > 1
+      assert_equal 0, server.stop
+    end
+  end
+
+  # Its successor has the certificates that the supervisor has read last.
+  def restart_a_worker(server)
+    server.signal("KILL", server.workers.first)
+    server.wait_line(/worker ready/, count: 3)
+    assert_equal ["/CN=second"] * 8, Array.new(8) { subject(server) }
+  end
+
+  def test_new_connections_have_the_files_looked_at
+    server = serve("workers 0\nweb { tls_reload_s 0.1 }")
+    @tls.write("app", subject: "/CN=second")
+    server.eventually("the new certificate") { subject(server) == "/CN=second" }
+    server.wait_line(/loaded the new certificates/)
+  end
+
+  def test_certificates_of_clients
+    @tls.write("alice", names: ["alice"], subject: "/C=DE/CN=Alice", use: "clientAuth")
+    server = serve(verify_mode: "peer", ca: @tls.path("ca.pem"))
+    seen = ->(context) { RawClient.new(port(server), tls: context).write(request("/env")).read_response.body }
+    assert_equal "on|https|443|NONE|||", seen.call(@tls.context)
+    assert_match(/\Aon\|https\|443\|SUCCESS\|CN=Alice,C=DE\|-----BEGIN CERTIFICATE-----\|.*Alice\z/,
+                 seen.call(@tls.context(client: "alice")))
+    stranger = TlsFiles.new(@tls.path("stranger"))
+    stranger.write("mallory", use: "clientAuth")
+    context = stranger.context(client: "mallory").tap { |one| one.ca_file = @tls.path("ca.pem") }
+    refused { seen.call(context) }
+    forced = serve(verify_mode: "force_peer", ca: @tls.path("ca.pem"))
+    refused { client(forced).write(request("/")).read_response }
+    both = RawClient.new(port(forced), tls: @tls.context(client: "alice"))
+    assert_equal "hello", both.write(request("/")).read_response.body
+  end
+
+  # TLS 1.3 tells the client only after its own handshake.
+  def refused(&block) = assert_raises(OpenSSL::SSL::SSLError, EOFError, Errno::ECONNRESET, &block)
+
+  def test_versions_of_tls
+    server = serve
+    old = serve(min_version: "1.3")
+    two = OpenSSL::SSL::TLS1_2_VERSION
+    context = -> { @tls.context.tap { |one| one.min_version = one.max_version = two } }
+    assert_equal "hello", RawClient.new(port(server), tls: context.call).write(request("/")).read_response.body
+    assert_raises(OpenSSL::SSL::SSLError, Errno::ECONNRESET) { RawClient.new(port(old), tls: context.call) }
+    assert_equal "TLSv1.3", client(old).to_io.ssl_version
+    chosen = @tls.context.tap { |one| one.alpn_protocols = %w[h3 http/1.1] }
+    assert_equal "http/1.1", RawClient.new(port(server), tls: chosen).to_io.alpn_protocol
+  end
+
+  # Whichever worker made the ticket.
+  def test_sessions_are_continued_by_every_worker
+    [OpenSSL::SSL::TLS1_2_VERSION, OpenSSL::SSL::TLS1_3_VERSION].each do |version|
+      server = serve("workers 3", rackup: "run ->(_) { [200, {}, [Process.pid.to_s]] }")
+      pids = Hash.new(0)
+      session = nil
+      server.eventually("all workers have continued a session") do
+        session, pid = continue(port(server), version, session)
+        pids[pid] += 1 if pid
+        pids.size == 3
+      end
+    end
+  end
+
+  # It would have passed the check without having been checked.
+  def test_a_session_of_an_open_bind_is_not_continued_where_clients_need_a_certificate
+    forced = { **@tls.pair("app"), verify_mode: "force_peer", ca: @tls.path("ca.pem") }
+    server = serve("workers 0\n#{bind(**forced).sub("0.1", "0.2")}")
+    open, closed = server.log.scan(%r{https://[^ "]+?:(\d+)}).flatten.first(2).map(&:to_i)
+    [OpenSSL::SSL::TLS1_2_VERSION, OpenSSL::SSL::TLS1_3_VERSION].each do |version|
+      session, = continue(open, version, nil)
+      assert continue(open, version, session).last
+      refused { continue(closed, version, session, host: "127.0.0.2") }
+    end
+  end
+
+  # @return [Array] a new session, and the worker's pid if it has continued the given one
+  def continue(port, version, session, host: "127.0.0.1")
+    sessions = []
+    context = @tls.context.tap do |one|
+      one.min_version = one.max_version = version
+      one.session_cache_mode = OpenSSL::SSL::SSLContext::SESSION_CACHE_CLIENT
+      one.session_new_cb = ->((_, made)) { sessions << made }
+    end
+    socket = OpenSSL::SSL::SSLSocket.new(TCPSocket.new(host, port), context)
+    socket.sync_close = true
+    socket.session = session if session
+    socket.connect
+    socket.write(request("/", "Connection: close"))
+    pid = socket.read[/[^\r\n]+\z/]
+    flunk "the session was not continued by #{pid}" if session && !socket.session_reused?
+    [sessions.last, session && pid]
+  ensure
+    socket&.close
+  end
+
+  def test_the_certificate_for_development
+    state = @tls.path("state")
+    server = boot(rackup: TlsServer::APP, config: "workers 0\nbind \"tcp://127.0.0.1:0\"\ntls :dev",
+                  env: { "XDG_STATE_HOME" => state })
+    server.wait_line(/made an authority for development/)
+    context = OpenSSL::SSL::SSLContext.new.tap do |one|
+      one.ca_file = File.join(state, "chaton/tls/authority.pem")
+      one.verify_mode = OpenSSL::SSL::VERIFY_PEER
+      one.verify_hostname = true
+    end
+    answer = RawClient.new(port(server), tls: context).write(request("/env")).read_response.body
+    assert_equal "on|https|443||||", answer
+    assert_equal 0o600, File.stat(File.join(state, "chaton/tls/localhost.key")).mode & 0o777
+    assert_equal 0, server.stop
+    again = boot(config: "workers 0", args: %w[--tls dev], env: { "XDG_STATE_HOME" => state })
+    assert_equal 200, RawClient.new(port(again), tls: context).write(request("/")).read_response.status
+    refute_match(/made an authority/, again.log)
+  end
+
+  def test_no_request_fails_while_workers_are_replaced
+    server = serve("workers 2")
+    load = ClientLoad.new(port(server), tls: @tls.context)
+    server.eventually("requests are answered") { load.answered > 50 }
+    [1, 2].each do |count|
+      server.signal("USR1")
+      server.wait_line(/phased restart done/, count: count)
+    end
+    answered = load.answered
+    server.eventually("requests are answered again") { load.answered > answered + 50 }
+    assert_empty load.stop.failures
+    assert_equal 0, server.stop
+  end
+end
