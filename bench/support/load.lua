@@ -37,6 +37,8 @@ end
 
 function modes.close() wrk.headers["Connection"] = "close" end
 
+function modes.gzip() wrk.headers["Accept-Encoding"] = "gzip" end
+
 -- A form of apps/rails.
 function modes.form()
   wrk.method = "POST"

@@ -21,8 +21,8 @@ module Bench
 
       # @return [Array<Case>]
       def all
-        [*hello, threads, sinatra, *rails, *common, *sleeping, hog, *shares, *bodies, *responses, workers, balance,
-         traces, *arena]
+        [*hello, threads, sinatra, *rails, *common, *sleeping, hog, *shares, *bodies, *responses, *edge, workers,
+         balance, traces, *arena]
       end
 
       def hello
@@ -126,6 +126,7 @@ module Bench
 end
 
 require_relative "cases/arena"
+require_relative "cases/edge"
 require_relative "cases/rails"
 require_relative "cases/shares"
 require_relative "cases/traces"

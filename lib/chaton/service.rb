@@ -53,7 +53,6 @@ module Chaton
       # The application, which may name them, is loaded by now.
       @plan = Jobs::SidekiqBoot.apply(@plan, @context.roles) if @context.roles.include?(:jobs)
       @plan = @plan.with(threads_max: threads_max)
-      document = @plan.engine_document(roles: @context.roles, slot: @context.slot, index: @context.index || 0)
       @native_pool = Native::Pool.new(document, @context.scoreboard, @context.channel&.fileno)
       @memory = Memory::Collector.new(@plan, log: @log).start(@native_pool)
       @tracer_control = Memory::TracerControl.new(@plan, worker: @context.index || 0, log: @log)
@@ -131,6 +130,14 @@ module Chaton
     end
 
     private
+
+    # The settings of this process as the extension takes them.
+    def document
+      web = @context.roles.include?(:web)
+      static_files = Web::PublicFiles.new(@plan, @app, log: @log).settings if web
+      @plan.engine_document(roles: @context.roles, slot: @context.slot, index: @context.index || 0,
+                            static_files: static_files)
+    end
 
     def start_threads
       @pool = Pool.new(@native_pool, handler, log: @log)

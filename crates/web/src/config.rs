@@ -10,7 +10,9 @@ use chaton_core::process::scoreboard::{Scoreboard, WorkerGauges};
 use chaton_core::settings::{millis, seconds};
 use serde::Deserialize;
 
+use crate::compression::CompressionSettings;
 use crate::limits::{Limits, Timeouts};
+use crate::static_files::StaticSettings;
 use crate::tls::TlsSettings;
 
 /// The kind of a listening socket.
@@ -68,6 +70,10 @@ pub struct Config {
     /// Paths whose request bodies are handed over while they arrive; a `*` at the
     /// end stands for any rest.
     pub stream_bodies: Vec<String>,
+    /// Compression of the application's answers.
+    pub compression: Option<CompressionSettings>,
+    /// Files that are served without the application.
+    pub static_files: Option<StaticSettings>,
     /// Form of the access log.
     pub access_log: AccessLog,
     /// `Retry-After` of every 503, in seconds.
@@ -114,6 +120,8 @@ impl Config {
             timeouts: Timeouts::for_tests(),
             queue: QueueLimits { count_max: 1024, bytes_max: 64 << 20, age_max_ms: 5_000 },
             stream_bodies: Vec::new(),
+            compression: None,
+            static_files: None,
             access_log: AccessLog::Off,
             retry_after_s: 1,
             scoreboard: None,

@@ -23,6 +23,7 @@ use crate::error::Error;
 use crate::exchange::Exchange;
 use crate::server_state::ServerState;
 use crate::socket;
+use crate::static_files::StaticFiles;
 use crate::stats::Stats;
 use crate::tls::{TicketSecret, TlsListener};
 
@@ -30,9 +31,9 @@ use crate::tls::{TicketSecret, TlsListener};
 /// responses is written between two polls.
 const EVENT_INTERVAL: u32 = 256;
 
-/// Threads that write large request bodies to their files. More uploads wait for each
-/// other, as they would for the disk.
-const SPOOL_THREADS_MAX: usize = 4;
+/// Threads that wait for the disk: to write large request bodies to their files, and to look for
+/// static files that are not in memory. More of them wait for each other, as they would for the disk.
+const DISK_THREADS_MAX: usize = 4;
 
 /// A running web engine.
 ///
@@ -52,10 +53,14 @@ impl Engine {
     /// otherwise the siblings would take this worker's share.
     ///
     /// # Errors
-    /// When the operating system refuses the event loop, a listener or the thread.
+    /// When the operating system refuses the event loop, a listener, the directory of static files
+    /// or the thread.
     pub fn start(mut config: Config, feed: Arc<dyn Feed<Exchange>>) -> Result<Self, Error> {
         let listeners = mem::take(&mut config.listeners);
-        let shared = Arc::new(ServerState::new(config, feed));
+        let static_files = config.static_files.take().map(StaticFiles::open).transpose()?;
+        let mut shared = ServerState::new(config, feed);
+        shared.static_files = static_files.map(Arc::new);
+        let shared = Arc::new(shared);
         let runtime = runtime(&shared)
             .map_err(|error| Error::new("can't start the web engine's event loop", error))?;
         let acceptors = acceptors(&runtime, &shared, listeners)?;
@@ -162,7 +167,7 @@ fn runtime(shared: &Arc<ServerState>) -> io::Result<Runtime> {
         .enable_io()
         .enable_time()
         .event_interval(EVENT_INTERVAL)
-        .max_blocking_threads(SPOOL_THREADS_MAX)
+        .max_blocking_threads(DISK_THREADS_MAX)
         .on_thread_park(move || before.before_sleep())
         .on_thread_unpark(move || after.after_sleep())
         .build()

@@ -2,6 +2,7 @@
 
 mod context;
 mod hijack;
+mod stream;
 
 use std::fmt;
 use std::os::fd::RawFd;
@@ -11,16 +12,16 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use chaton_core::work::{Role, Work};
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 
 use crate::body_part::BodyPart;
+use crate::compression::Encoder;
 use crate::config::AccessLog;
 use crate::error_response::ErrorResponse;
 use crate::head::{RequestHead, Version};
-use crate::pending_response::{Capacity, ClientGone, PendingResponse, ResponsePhase};
+use crate::pending_response::{PendingResponse, ResponsePhase};
 use crate::request_body::RequestBody;
-use crate::response_head::{head_len, ResponseFraming};
-use crate::send_buffer::SpoolWrite;
+use crate::response_head::head_len;
 use crate::streamed_body::CONNECTION_ENDED;
 use crate::tls::TlsPeer;
 
@@ -55,6 +56,8 @@ pub struct Exchange {
     waker: Option<Waker>,
     /// The client has ended its side of the connection.
     client_left: AtomicBool,
+    /// Encodes a streamed body. It is locked before the response.
+    encoder: Mutex<Option<Box<Encoder>>>,
     response: Mutex<PendingResponse>,
     capacity: Condvar,
 }
@@ -82,6 +85,7 @@ impl Exchange {
             context,
             waker: None,
             client_left: AtomicBool::new(false),
+            encoder: Mutex::new(None),
             response: Mutex::new(PendingResponse::new(socket)),
             capacity: Condvar::new(),
         }
@@ -143,106 +147,6 @@ impl Exchange {
     pub fn complete(self: Arc<Self>, out: Vec<u8>, tail: Option<BodyPart>, keep_alive: bool) {
         let head_bytes = self.logged_head_len(&out);
         if self.response.lock().complete(out, head_bytes, tail, keep_alive) {
-            self.wake();
-        }
-    }
-
-    /// Begins a streamed response with its head.
-    pub fn begin(self: &Arc<Self>, head: Vec<u8>, framing: ResponseFraming, keep_alive: bool) {
-        if self.response.lock().begin(head, framing, keep_alive) {
-            Arc::clone(self).wake();
-        }
-    }
-
-    /// Adds bytes to a streamed body. They are taken even without capacity, into memory; after
-    /// [`Capacity::Full`] call [`Exchange::wait_for_capacity`] before the next write.
-    ///
-    /// # Errors
-    /// [`ClientGone`] when nobody will read them.
-    pub fn write(self: &Arc<Self>, bytes: &[u8]) -> Result<Capacity, ClientGone> {
-        let written = self.response.lock().write(bytes, &self.context.config.limits);
-        self.after_write(written)
-    }
-
-    /// As [`Exchange::write`], for a [`BodyPart`].
-    ///
-    /// # Errors
-    /// [`ClientGone`] when nobody will read it.
-    pub fn write_part(self: &Arc<Self>, part: BodyPart) -> Result<Capacity, ClientGone> {
-        let written = self.response.lock().write_part(part, &self.context.config.limits);
-        self.after_write(written)
-    }
-
-    fn after_write(
-        self: &Arc<Self>,
-        written: Result<(Capacity, bool), ClientGone>,
-    ) -> Result<Capacity, ClientGone> {
-        let (capacity, wake) = written?;
-        if wake {
-            Arc::clone(self).wake();
-        }
-        Ok(capacity)
-    }
-
-    /// Moves output from memory to the temporary file, or blocks the calling thread until there
-    /// is capacity again, `timeout` has passed or [`Exchange::interrupt`] was called. The disk is
-    /// only written here, without the lock: call it without any lock that others wait for.
-    ///
-    /// # Errors
-    /// [`ClientGone`] when nobody will read more.
-    pub fn wait_for_capacity(self: &Arc<Self>, timeout: Duration) -> Result<Capacity, ClientGone> {
-        let limits = &self.context.config.limits;
-        let until = Instant::now() + timeout;
-        let mut response = self.response.lock();
-        loop {
-            if let Some(mut write) = response.begin_spool(limits) {
-                MutexGuard::unlocked(&mut response, || write.run());
-                self.end_spool(&mut response, write);
-                continue;
-            }
-            match response.phase() {
-                ResponsePhase::Closed | ResponsePhase::TimedOut => return Err(ClientGone),
-                // Another thread ended the response: later writes are dropped.
-                ResponsePhase::Ended => return Ok(Capacity::Available),
-                _ => {}
-            }
-            let capacity = response.capacity(limits);
-            if capacity == Capacity::Available || !response.start_wait() {
-                return Ok(capacity);
-            }
-            let timed_out = self.capacity.wait_until(&mut response, until).timed_out();
-            response.end_wait();
-            if timed_out {
-                return Ok(response.capacity(limits));
-            }
-        }
-    }
-
-    fn end_spool(self: &Arc<Self>, response: &mut MutexGuard<PendingResponse>, write: SpoolWrite) {
-        let (spooled, wake) = response.end_spool(write);
-        MutexGuard::unlocked(response, || {
-            drop(spooled);
-            // Another producer may wait for the end of this write.
-            self.notify_capacity();
-            if wake {
-                Arc::clone(self).wake();
-            }
-        });
-    }
-
-    /// Ends a [`Exchange::wait_for_capacity`] of another thread early, or the next one.
-    pub fn interrupt(&self) {
-        self.response.lock().interrupt();
-        self.capacity.notify_all();
-    }
-
-    /// Ends a streamed body. With `complete` false its producer failed midway:
-    /// the connection is closed so that the client notices.
-    pub fn end(self: Arc<Self>, complete: bool) {
-        let wake = self.response.lock().end(complete);
-        // Another thread may be waiting for capacity that is no longer needed.
-        self.notify_capacity();
-        if wake {
             self.wake();
         }
     }
@@ -376,6 +280,7 @@ impl Exchange {
         if let RequestBody::Memory(bytes) = std::mem::take(&mut self.body) {
             self.body_spare = bytes;
         }
+        *self.encoder.get_mut() = None;
         self.response.get_mut().reset();
     }
 

@@ -12,6 +12,7 @@
 //! * [`ResponseHead`]: writes a response head and decides its [`ResponseFraming`].
 //! * [`BodyPart`]: a part of a response body in the form that is cheapest to send.
 //! * [`TlsSettings`]: how the connections of a listening socket are encrypted.
+//! * [`StaticSettings`]: files that are served without the application.
 //!
 //! A slow client never holds a Ruby thread: request bodies are complete before
 //! the hand-over (but for the paths of `stream_bodies`), responses wait in memory and then in a temporary file.
@@ -20,10 +21,13 @@ mod accept;
 mod accept_policy;
 mod access_log;
 mod body_part;
+pub mod byte_range;
 pub mod chunked;
+mod compression;
 mod config;
 mod connection;
 mod connection_registry;
+pub mod content_coding;
 pub mod date;
 mod engine;
 mod error;
@@ -31,7 +35,9 @@ mod error_response;
 mod exchange;
 pub mod head;
 pub mod limits;
+mod media_type;
 mod pending_response;
+mod preconditions;
 mod read_buffer;
 mod ready_queue;
 mod request_body;
@@ -40,6 +46,7 @@ pub mod response_head;
 mod send_buffer;
 mod server_state;
 mod socket;
+mod static_files;
 mod stats;
 pub mod status;
 mod streamed_body;
@@ -47,6 +54,7 @@ mod tls;
 
 pub use body_part::BodyPart;
 pub use chunked::{ChunkError, ChunkedDecoder};
+pub use compression::CompressionSettings;
 pub use config::{AccessLog, Config, Listener, ListenerKind};
 pub use engine::Engine;
 pub use error::Error;
@@ -56,8 +64,10 @@ pub use limits::{Limits, Timeouts};
 pub use pending_response::{Capacity, ClientGone};
 pub use request_body::RequestBody;
 pub use response_head::{
-    BodySize, EncodedHead, ResponseContext, ResponseError, ResponseFraming, ResponseHead,
+    BodySize, CompressionOffer, EncodedHead, ResponseContext, ResponseError, ResponseFraming,
+    ResponseHead,
 };
+pub use static_files::StaticSettings;
 pub use stats::Stats;
 pub use streamed_body::{BodyCut, BodyRead, StreamedBody};
 pub use tls::{CertificateFiles, OldestVersion, TlsPeer, TlsSettings, VerifyMode};

@@ -18,15 +18,23 @@
 //!   other options (`upgrade`) pass through.
 //! * Names that begin with `rack.` are for the server and are left out, as is `status`.
 //!
+//! With compression on, the head also decides whether the body is compressed, and says so: `Content-Encoding`,
+//! `Vary`, and a weak `ETag`.
+//!
 //! HTTP/1.0 clients get an HTTP/1.0 status line, a body of unknown size ended by
 //! the connection, and `Connection: keep-alive` where they asked for it.
 
+mod compress;
 mod error;
 mod text;
 
+pub use compress::CompressionOffer;
 pub use error::ResponseError;
 pub(crate) use text::{head_len, status_of};
 
+use compress::Compressibility;
+
+use crate::content_coding::ContentCoding;
 use crate::date;
 use crate::head::class::trim;
 use crate::head::framing::parse_length;
@@ -42,6 +50,8 @@ pub struct ResponseContext {
     pub is_head: bool,
     /// True if client and engine both allow another request after this one.
     pub keep_alive: bool,
+    /// Set if answers are compressed where that is worthwhile.
+    pub compression: Option<CompressionOffer>,
 }
 
 /// What is known of the body when the head is written.
@@ -81,6 +91,18 @@ pub struct EncodedHead {
     pub framing: ResponseFraming,
     /// False if the connection is closed after this response.
     pub keep_alive: bool,
+    /// The body must be encoded so. If its size was known, call [`EncodedHead::set_length`] then.
+    pub coding: Option<ContentCoding>,
+}
+
+impl EncodedHead {
+    /// Adds the length of an encoded body.
+    pub fn set_length(&mut self, len: u64) {
+        self.bytes.truncate(self.bytes.len() - 2);
+        text::append_length_line(&mut self.bytes, len);
+        self.bytes.extend_from_slice(b"\r\n");
+        self.framing = ResponseFraming::Length(len);
+    }
 }
 
 /// The application's `Transfer-Encoding`.
@@ -106,6 +128,7 @@ pub struct ResponseHead<'a> {
     /// The application named a connection option of its own, such as `upgrade`.
     options: bool,
     dated: bool,
+    compressibility: Compressibility,
 }
 
 impl<'a> ResponseHead<'a> {
@@ -129,6 +152,7 @@ impl<'a> ResponseHead<'a> {
             close: false,
             options: false,
             dated: false,
+            compressibility: Compressibility::default(),
         })
     }
 
@@ -149,6 +173,9 @@ impl<'a> ResponseHead<'a> {
     }
 
     fn line(&mut self, name: &[u8], value: &[u8]) -> Result<(), ResponseError> {
+        if self.request.compression.is_some() {
+            self.compressibility.note(name, value, self.out.len());
+        }
         // Most names already differ in length.
         match name.len() {
             // Rack's old name for the status, which is no header.
@@ -162,6 +189,7 @@ impl<'a> ResponseHead<'a> {
             17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
                 return self.transfer_encoding(name, value)
             }
+            17 if name.eq_ignore_ascii_case(compress::SWITCH) => return Ok(()),
             5.. if name.starts_with(b"rack.") => return Ok(()),
             _ => {}
         }
@@ -214,7 +242,8 @@ impl<'a> ResponseHead<'a> {
         if self.coding != TransferCoding::None && self.length.is_some() {
             return Err(ResponseError::LengthWithCoding);
         }
-        let framing = self.framing(body)?;
+        let mut framing = self.framing(body)?;
+        let coding = self.compress(body, &mut framing);
         let until_close = body == BodySize::Hijack
             || (framing == ResponseFraming::Raw && self.coding != TransferCoding::Chunked)
             || self.coding == TransferCoding::Chunked && self.request.version == Version::Http10;
@@ -224,12 +253,15 @@ impl<'a> ResponseHead<'a> {
         if !self.dated && !interim {
             date::append_date_line(&mut self.out);
         }
-        self.append_length(body, framing);
+        // The length of an encoded body is not known yet.
+        if coding.is_none() || !matches!(framing, ResponseFraming::Length(_)) {
+            self.append_length(body, framing);
+        }
         if !interim {
             self.append_connection(keep_alive);
         }
         self.out.extend_from_slice(b"\r\n");
-        Ok(EncodedHead { bytes: self.out, framing, keep_alive })
+        Ok(EncodedHead { bytes: self.out, framing, keep_alive, coding })
     }
 
     fn framing(&self, body: BodySize) -> Result<ResponseFraming, ResponseError> {

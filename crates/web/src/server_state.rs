@@ -17,6 +17,7 @@ use crate::access_log::LogBuffer;
 use crate::config::Config;
 use crate::connection_registry::ConnectionRegistry;
 use crate::exchange::{Exchange, ExchangeContext};
+use crate::static_files::{StaticFiles, StaticOutcome};
 use crate::stats::{add, Counters};
 use crate::tls::Handshakes;
 
@@ -40,6 +41,7 @@ pub(crate) struct ServerState {
     pub exchanges: Arc<ExchangeContext>,
     pub counters: Arc<Counters>,
     pub feed: Arc<dyn Feed<Exchange>>,
+    pub static_files: Option<Arc<StaticFiles>>,
     pub log: LogBuffer,
     pub registry: ConnectionRegistry,
     pub handshakes: Handshakes,
@@ -72,6 +74,7 @@ impl ServerState {
             config,
             counters,
             feed,
+            static_files: None,
             registry: ConnectionRegistry::default(),
             handshakes: Handshakes::default(),
             scratch: Mutex::new(vec![0; SCRATCH_BYTES].into_boxed_slice()),
@@ -107,8 +110,16 @@ impl ServerState {
         self.exchanges.wake_ready(false);
     }
 
-    /// Hands a request over; it is answered 503 when the queue is full.
+    /// Hands a request over, unless it is for a static file; it is answered 503 when the queue is
+    /// full.
     pub fn submit(&self, exchange: Arc<Exchange>) {
+        if let Some(files) = &self.static_files {
+            match files.answer(&exchange, false) {
+                StaticOutcome::Answered => return,
+                StaticOutcome::MustWait => return self.answer_from_disk(files, exchange),
+                StaticOutcome::Missing => {}
+            }
+        }
         if let Err(exchange) = self.feed.submit(exchange) {
             exchange.shed();
         }
@@ -117,6 +128,20 @@ impl ServerState {
         if submitted >= FLUSH_AFTER {
             self.flush_submitted();
         }
+    }
+
+    /// Looks for a static file on a thread that may wait for the disk, and hands the request over
+    /// from there if there is none.
+    fn answer_from_disk(&self, files: &Arc<StaticFiles>, exchange: Arc<Exchange>) {
+        let (files, feed) = (Arc::clone(files), Arc::clone(&self.feed));
+        tokio::task::spawn_blocking(move || {
+            if files.answer(&exchange, true) != StaticOutcome::Answered {
+                if let Err(exchange) = feed.submit(exchange) {
+                    exchange.shed();
+                }
+                feed.flush();
+            }
+        });
     }
 
     /// Flushes the feed if requests were handed over.

@@ -4,10 +4,11 @@ require_relative "command"
 require_relative "init/karafka_file"
 require_relative "init/puma_file"
 require_relative "init/sidekiq_lines"
+require_relative "init/thruster_variables"
 
 module Chaton
   class CLI
-    # chaton init: writes config/chaton.rb from the configuration of Puma, Sidekiq and Karafka.
+    # chaton init: writes config/chaton.rb from the configuration of Puma, Thruster, Sidekiq and Karafka.
     class Init < Command
       def self.options = %i[environment].map { |name| Config::Options[name] }
 
@@ -17,7 +18,8 @@ module Chaton
         @arguments.rest_problem("takes no argument, not #{@arguments.rest.first.inspect}") unless @arguments.rest.empty?
         raise Config::Invalid, @arguments.problems unless @arguments.problems.empty?
 
-        parts = [PumaFile.lines, SidekiqLines.lines(@arguments.given), KarafkaFile.lines].reject(&:empty?)
+        parts = [PumaFile.lines, ThrusterVariables.lines, SidekiqLines.lines(@arguments.given),
+                 KarafkaFile.lines].reject(&:empty?)
         text = "# Settings of Chaton: docs/CONFIGURATION.md. `chaton check` tells what results.\n\n" \
                "#{parts.map { |lines| "#{lines.join("\n")}\n" }.join("\n")}"
         @arguments.switch?("--print") ? @out.print(text) : write(text)

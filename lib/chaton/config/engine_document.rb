@@ -20,11 +20,13 @@ module Chaton
       # @param roles [Array<Symbol>] of the process
       # @param slot [Integer] the worker's place on the scoreboard
       # @param index [Integer] of the worker
-      def initialize(plan, roles:, slot:, index:)
+      # @param static_files [Hash, nil] see {Web::PublicFiles}
+      def initialize(plan, roles:, slot:, index:, static_files: nil)
         @plan = plan
         @roles = roles
         @slot = slot
         @index = index
+        @static_files = static_files
       end
 
       # @return [Hash{Symbol=>Hash}] by section
@@ -54,9 +56,16 @@ module Chaton
       def web
         queue = { count_max: @plan.queue_limit, bytes_max: @plan.queue_bytes_max, age_max_ms: ms(@plan.queue_age_s) }
         { limits: of_web(Options::LIMITS), timeouts: of_web(Options::TIMEOUTS), queue: queue,
-          stream_bodies: Array(@plan.web[:stream_bodies]).flatten,
-          **of_web(Options::TLS),
+          stream_bodies: Array(@plan.web[:stream_bodies]).flatten, static_files: @static_files,
+          compression: compression, **of_web(Options::TLS),
           **of_plan(:access_log, :retry_after_s, :accept_grace_ms, :accept_defer_ms) }
+      end
+
+      def compression
+        web = @plan.web
+        return unless web.compress
+
+        { bytes_min: web.compress_bytes_min, level: web.compress_level, jitter_bytes_max: web.compress_jitter_bytes }
       end
 
       def jobs

@@ -24,6 +24,8 @@ module Chaton
         limits: "Limits",
         timeouts: "Timeouts",
         connections: "Connections",
+        files: "Static files",
+        compression: "Compression",
         health: "Health, restarts and stopping",
         memory: "Memory and collection",
         jobs: "Background jobs",

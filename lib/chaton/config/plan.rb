@@ -112,9 +112,10 @@ module Chaton
       # @param roles [Array<Symbol>] of the process
       # @param slot [Integer] its place on the scoreboard
       # @param index [Integer] of the worker
+      # @param static_files [Hash, nil] see {Web::PublicFiles}
       # @return [String] JSON, as the native extension takes it
-      def engine_document(roles:, slot:, index: 0)
-        EngineDocument.new(self, roles: roles, slot: slot, index: index).to_json
+      def engine_document(roles:, slot:, index: 0, static_files: nil)
+        EngineDocument.new(self, roles: roles, slot: slot, index: index, static_files: static_files).to_json
       end
 
       # @return [Boolean] whether connections of any bind are encrypted

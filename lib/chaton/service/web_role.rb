@@ -4,6 +4,8 @@ require_relative "../native"
 require_relative "../web/certificates"
 require_relative "../web/env_template"
 require_relative "../web/handler"
+require_relative "../web/public_files"
+require_relative "../web/sendfile"
 require_relative "../web/warm_up"
 require_relative "service_role"
 
@@ -18,7 +20,7 @@ module Chaton
       # @param sockets [Array<TCPServer, UNIXServer>] in the order of `plan.binds`
       def initialize(plan, app:, sockets:, context:, log:)
         super(plan, context: context, log: log)
-        @app = app
+        @app = sendfile(app)
         @sockets = sockets
       end
 
@@ -59,6 +61,11 @@ module Chaton
       end
 
       private
+
+      def sendfile(app)
+        roots = Array(@plan.web.sendfile_roots).flatten.map { |root| File.expand_path(root, @plan.root) }
+        roots.empty? ? app : Web::Sendfile.new(app, roots, log: @log)
+      end
 
       # Takes no more connections; responses say `Connection: close`.
       def quiet_engine = @engine.quiet

@@ -6,6 +6,7 @@ use std::task::Waker;
 
 use parking_lot::Mutex;
 
+use crate::compression::Encoders;
 use crate::config::Config;
 use crate::exchange::Exchange;
 use crate::ready_queue::ReadyQueue;
@@ -15,6 +16,8 @@ use crate::stats::Counters;
 pub(crate) struct ExchangeContext {
     pub(super) config: Arc<Config>,
     pub(super) counters: Arc<Counters>,
+    /// `None`: answers are sent as they are.
+    pub(super) encoders: Option<Arc<Encoders>>,
     draining: AtomicBool,
     /// Exchanges whose connection has something to do.
     ready: ReadyQueue<Arc<Exchange>>,
@@ -24,6 +27,7 @@ pub(crate) struct ExchangeContext {
 impl ExchangeContext {
     pub fn new(config: Arc<Config>, counters: Arc<Counters>) -> Self {
         Self {
+            encoders: config.compression.map(|settings| Arc::new(Encoders::new(settings))),
             config,
             counters,
             draining: AtomicBool::new(false),

@@ -3,7 +3,7 @@ use super::*;
 const DATE: (&str, &str) = ("Date", "now");
 
 fn request(version: Version, is_head: bool, keep_alive: bool) -> ResponseContext {
-    ResponseContext { version, is_head, keep_alive }
+    ResponseContext { version, is_head, keep_alive, compression: None }
 }
 
 fn written(
@@ -16,7 +16,7 @@ fn written(
     for (name, value) in headers {
         head.header(name.as_bytes(), value.as_bytes())?;
     }
-    let EncodedHead { bytes, framing, keep_alive } = head.finish(body)?;
+    let EncodedHead { bytes, framing, keep_alive, .. } = head.finish(body)?;
     let text = String::from_utf8(bytes).unwrap();
     let text = text.replace("\r\n", "|");
     assert!(!text.contains(['\r', '\n']), "{text}");
@@ -240,4 +240,90 @@ fn the_buffer_is_the_one_given() {
     head.header(b"Content-Type", b"text/plain").unwrap();
     let finished = head.finish(BodySize::Known(12)).unwrap();
     assert_eq!((finished.bytes.as_ptr(), finished.bytes.capacity()), (place, 1024));
+}
+
+/// The head of an answer to a client that accepts gzip, with its coding.
+fn compressed(
+    version: Version,
+    is_head: bool,
+    status: u16,
+    headers: &[(&str, &str)],
+    body: BodySize,
+) -> (String, ResponseFraming, Option<ContentCoding>) {
+    let offer = CompressionOffer { coding: Some(ContentCoding::Gzip), bytes_min: 100 };
+    let request = ResponseContext { compression: Some(offer), ..request(version, is_head, true) };
+    let mut head = ResponseHead::new(Vec::new(), status, &request).unwrap();
+    for (name, value) in headers.iter().chain(&[DATE]) {
+        head.header(name.as_bytes(), value.as_bytes()).unwrap();
+    }
+    let mut head = head.finish(body).unwrap();
+    if head.coding.is_some() && matches!(body, BodySize::Known(_)) {
+        head.set_length(77);
+    }
+    let text =
+        String::from_utf8(head.bytes).unwrap().replace("\r\n", "|").replace("Date: now|", "");
+    (text, head.framing, head.coding)
+}
+
+const HTML: (&str, &str) = ("content-type", "text/html; charset=utf-8");
+
+#[test]
+fn a_compressed_answer_says_so() {
+    let gzip = Some(ContentCoding::Gzip);
+    let coded = "Vary: Accept-Encoding|Content-Encoding: gzip|";
+    let (text, framing, coding) =
+        compressed(Version::Http11, false, 200, &[HTML, ("etag", "\"a\"")], BodySize::Known(100));
+    let html = "HTTP/1.1 200 OK|content-type: text/html; charset=utf-8|";
+    assert_eq!(text, format!("{html}etag: W/\"a\"|{coded}Content-Length: 77||"));
+    assert_eq!((framing, coding), (ResponseFraming::Length(77), gzip));
+
+    let with_length = [HTML, ("content-length", "200"), ("ETag", "W/\"a\"")];
+    let (text, framing, coding) =
+        compressed(Version::Http11, false, 200, &with_length, BodySize::Unknown);
+    assert_eq!(text, format!("{html}ETag: W/\"a\"|{coded}Transfer-Encoding: chunked||"));
+    assert_eq!((framing, coding), (ResponseFraming::Chunked, gzip));
+
+    let (text, framing, coding) =
+        compressed(Version::Http10, false, 500, &[HTML, ("Vary", "Cookie")], BodySize::Unknown);
+    let expected =
+        "HTTP/1.0 500 Internal Server Error|content-type: text/html; charset=utf-8|Vary: Cookie|";
+    assert_eq!(text, format!("{expected}{coded}Connection: close||"));
+    assert_eq!((framing, coding), (ResponseFraming::Raw, gzip));
+
+    let varied = [HTML, ("vary", "Cookie, Accept-Encoding"), ("Content-Encoding", "identity")];
+    let (text, _, coding) = compressed(Version::Http11, false, 200, &varied, BodySize::Known(100));
+    assert_eq!((text.matches("ccept-").count(), coding), (1, gzip));
+}
+
+#[test]
+fn answers_that_must_stay_as_they_are_are_not_compressed() {
+    let large = BodySize::Known(5_000);
+    for (status, headers, body, varies) in [
+        (200, &[HTML][..], BodySize::Known(99), false),
+        (200, &[HTML, ("content-length", "99")], BodySize::Unknown, false),
+        (200, &[], large, false),
+        (200, &[("content-type", "image/png")], large, false),
+        (200, &[("content-type", "text/event-stream")], BodySize::Unknown, false),
+        (200, &[HTML, ("Content-Encoding", "br")], large, false),
+        (200, &[HTML, ("Cache-Control", "public, No-Transform")], large, false),
+        (200, &[HTML, ("X-Chaton-Compress", "off")], large, false),
+        (200, &[HTML, ("transfer-encoding", "chunked")], BodySize::Unknown, false),
+        (200, &[HTML], BodySize::Hijack, false),
+        (204, &[HTML], BodySize::Empty, false),
+        (304, &[HTML], BodySize::Known(5_000), false),
+        (206, &[HTML, ("content-range", "bytes 0-4999/9000")], large, false),
+        (200, &[HTML, ("content-range", "bytes 0-4999/9000")], large, false),
+    ] {
+        let (text, _, coding) = compressed(Version::Http11, false, status, headers, body);
+        assert_eq!((coding, text.contains("Vary")), (None, varies), "{status} {headers:?}");
+        assert!(!text.to_ascii_lowercase().contains("x-chaton"), "{text}");
+    }
+    let (text, _, coding) = compressed(Version::Http11, true, 200, &[HTML], large);
+    assert_eq!(coding, None);
+    assert!(text.contains("Vary: Accept-Encoding|Content-Length: 5000|"), "{text}");
+    let none = CompressionOffer { coding: None, bytes_min: 100 };
+    let request =
+        ResponseContext { compression: Some(none), ..request(Version::Http11, false, true) };
+    let (text, ..) = written(&request, 200, &[HTML, DATE], large).unwrap();
+    assert!(text.contains("|Vary: Accept-Encoding|Content-Length: 5000|"), "{text}");
 }

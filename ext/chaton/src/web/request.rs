@@ -12,7 +12,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chaton_web::response_head::{BodySize, EncodedHead, ResponseFraming};
+use chaton_web::content_coding::ContentCoding;
+use chaton_web::response_head::{BodySize, CompressionOffer, EncodedHead, ResponseFraming};
 use chaton_web::{own_request_id, BodyPart, Capacity, ClientGone, Exchange, RequestBody};
 use magnus::gc::Marker;
 use magnus::rb_sys::{AsRawValue, FromRawValue};
@@ -21,7 +22,7 @@ use magnus::{
 };
 use rb_sys::VALUE;
 
-use crate::gvl::{check_interrupts, without_gvl};
+use crate::gvl::{check_interrupts, without_gvl, without_gvl_to_the_end};
 use crate::web::{
     env_builder::EnvBuilder, pinned_strings, response, streamed_body::RbStreamedBody,
 };
@@ -30,6 +31,8 @@ use crate::{error, handle, traces};
 /// Strings of this size and above are written without copying. Below, copying is
 /// cheaper than pinning.
 const PIN_BYTES_MIN: u64 = 32 * 1024;
+/// Bodies of this size and above are compressed without the GVL.
+const RELEASE_BYTES_MIN: usize = 8 * 1024;
 /// Interval at which a blocked writer checks whether its client is still connected;
 /// the engine's write timeout ends the wait.
 const ROOM_WAIT: Duration = Duration::from_secs(60);
@@ -109,8 +112,9 @@ impl Request {
         status: Value,
         headers: Value,
         size: BodySize,
+        offer: Option<CompressionOffer>,
     ) -> Result<Option<EncodedHead>, Error> {
-        let head = response::head(exchange, status, headers, size)?;
+        let head = response::head(exchange, status, headers, size, offer)?;
         if head.is_some() {
             traces::responded(exchange, status, self.env.get());
         }
@@ -169,7 +173,8 @@ impl Request {
         let Some(body) = RArray::from_value(body) else { return Ok(false) };
         let Some(total) = response::strings_len(ruby, body) else { return Ok(false) };
         let exchange = rb_self.open()?;
-        let Some(head) = rb_self.head(&exchange, status, headers, BodySize::Known(total))? else {
+        let (size, offer) = (BodySize::Known(total), exchange.compression());
+        let Some(head) = rb_self.head(&exchange, status, headers, size, offer)? else {
             return Ok(false);
         };
         drop(rb_self.exchange.take());
@@ -190,7 +195,9 @@ impl Request {
             }
         };
         let Some((file, len)) = opened else { return Ok(false) };
-        let Some(head) = self.head(&exchange, status, headers, BodySize::Known(len))? else {
+        // The kernel sends it as it is.
+        let size = BodySize::Known(len);
+        let Some(head) = self.head(&exchange, status, headers, size, None)? else {
             return Ok(false);
         };
         drop(self.exchange.take());
@@ -205,9 +212,13 @@ impl Request {
     /// Sends the head of a streamed response. False as for `finish`.
     fn begin(&self, status: Value, headers: Value) -> Result<bool, Error> {
         let exchange = self.open()?;
-        let Some(head) = self.head(&exchange, status, headers, BodySize::Unknown)? else {
+        let (size, offer) = (BodySize::Unknown, exchange.compression());
+        let Some(head) = self.head(&exchange, status, headers, size, offer)? else {
             return Ok(false);
         };
+        if let Some(coding) = head.coding {
+            exchange.encode_stream(coding);
+        }
         exchange.begin(head.bytes, head.framing, head.keep_alive);
         Ok(true)
     }
@@ -220,7 +231,7 @@ impl Request {
         headers: Value,
     ) -> Result<Option<RString>, Error> {
         let exchange = rb_self.open()?;
-        let head = rb_self.head(&exchange, status, headers, BodySize::Hijack)?;
+        let head = rb_self.head(&exchange, status, headers, BodySize::Hijack, None)?;
         Ok(head.map(|head| ruby.str_from_slice(&head.bytes)))
     }
 
@@ -326,7 +337,10 @@ fn open_file(path: &OsStr) -> Option<(File, u64)> {
 }
 
 fn send_parts(exchange: Arc<Exchange>, head: EncodedHead, body: RArray, total: u64) {
-    let EncodedHead { bytes: mut out, framing, keep_alive } = head;
+    if let Some(coding) = head.coding {
+        return send_encoded(&exchange, head, coding, body);
+    }
+    let EncodedHead { bytes: mut out, framing, keep_alive, .. } = head;
     let part = |index| body.entry::<Value>(index).ok().and_then(RString::from_value);
     let mut parts = (0..body.len() as isize).map_while(part);
     if framing == ResponseFraming::None {
@@ -348,6 +362,30 @@ fn send_parts(exchange: Arc<Exchange>, head: EncodedHead, body: RArray, total: u
     }
 }
 
+/// Encodes a whole body. The GVL is released meanwhile, unless that would cost more than it saves.
+fn send_encoded(
+    exchange: &Arc<Exchange>,
+    mut head: EncodedHead,
+    coding: ContentCoding,
+    body: RArray,
+) {
+    let mut bytes = Vec::new();
+    for index in 0..body.len() as isize {
+        let Some(part) = body.entry::<Value>(index).ok().and_then(RString::from_value) else {
+            break;
+        };
+        // SAFETY: copied at once.
+        bytes.extend_from_slice(unsafe { part.as_slice() });
+    }
+    let encode = || exchange.encode(coding, &bytes);
+    let released =
+        if bytes.len() < RELEASE_BYTES_MIN { None } else { without_gvl_to_the_end(encode) };
+    let encoded = released.unwrap_or_else(encode);
+    head.set_length(encoded.len() as u64);
+    let tail = Some(BodyPart::Bytes(encoded));
+    Arc::clone(exchange).complete(head.bytes, tail, head.keep_alive);
+}
+
 /// Moves to the temporary file what is too much for memory. The Array may change meanwhile: the
 /// announced length then cuts the body, or closes the connection behind it.
 fn send_part(exchange: &Arc<Exchange>, part: RString) -> bool {
@@ -359,6 +397,11 @@ fn send_part(exchange: &Arc<Exchange>, part: RString) -> bool {
 }
 
 fn write(exchange: &Arc<Exchange>, part: RString) -> Result<Capacity, ClientGone> {
+    if part.len() >= RELEASE_BYTES_MIN && exchange.is_encoding() {
+        let pinned = pinned_strings::pin(part.as_raw());
+        let write = || exchange.write(pinned.as_ref());
+        return without_gvl_to_the_end(write).unwrap_or_else(write);
+    }
     if part.len() as u64 >= PIN_BYTES_MIN {
         exchange.write_part(BodyPart::Pinned(Box::new(pinned_strings::pin(part.as_raw()))))
     } else {

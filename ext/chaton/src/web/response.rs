@@ -9,7 +9,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 
 use chaton_web::head::Version;
 use chaton_web::response_head::{
-    BodySize, EncodedHead, ResponseContext, ResponseError, ResponseHead,
+    BodySize, CompressionOffer, EncodedHead, ResponseContext, ResponseError, ResponseHead,
 };
 use chaton_web::Exchange;
 use magnus::rb_sys::{AsRawValue, FromRawValue};
@@ -34,7 +34,7 @@ struct HeaderWriter<'a, 'b> {
 }
 
 /// Facts about the request that the head depends on.
-pub fn facts(exchange: &Exchange) -> ResponseContext {
+pub fn facts(exchange: &Exchange, compression: Option<CompressionOffer>) -> ResponseContext {
     let head = exchange.head();
     ResponseContext {
         version: match head.version {
@@ -43,6 +43,7 @@ pub fn facts(exchange: &Exchange) -> ResponseContext {
         },
         is_head: head.get(head.method) == b"HEAD",
         keep_alive: exchange.keep_alive(),
+        compression,
     }
 }
 
@@ -55,11 +56,12 @@ pub fn head(
     status: Value,
     headers: Value,
     size: BodySize,
+    compression: Option<CompressionOffer>,
 ) -> Result<Option<EncodedHead>, Error> {
     let Some(headers) = RHash::from_value(headers) else { return Ok(None) };
     let Some(status) = magnus::Integer::from_value(status) else { return Ok(None) };
     let status = status.to_u16().unwrap_or(0);
-    let facts = facts(exchange);
+    let facts = facts(exchange, compression);
     let mut head = ResponseHead::new(exchange.take_buffer(), status, &facts).map_err(refused)?;
     let mut writer = HeaderWriter { head: &mut head, stop: None };
     // SAFETY: `writer` outlives the call; the callback neither raises nor lets a

@@ -130,7 +130,44 @@ module Chaton
                   "Requests that `warm_up` blocks make in one process, at most.")
       ].freeze
 
-      WEB = [*QUEUE, *LIMITS, *TIMEOUTS, *CONNECTIONS, *TLS, *WARM_UP].freeze
+      # Files that are served without the application.
+      FILES = [
+        Option.in(:web, :static, :files, Types::StaticRoot.new, :auto,
+                  "The directory whose files are answered without the application. auto: public/ of a Rails " \
+                  "application that serves it by itself (public_file_server.enabled), see DEPLOYING.md."),
+        Option.in(:web, :static_index, :files, Types::Word.new("the name of a file", pattern: %r{\A[^/\0]+\z}), nil,
+                  "The file that stands for a directory, such as index.html. Rails' own setting counts for auto."),
+        Option.in(:web, :static_cache_control, :files,
+                  Types::Word.new("directives of Cache-Control", pattern: /\A[\x20-\x7e]+\z/), nil,
+                  "Cache-Control of files whose names have no digest. Those with one are immutable for a year."),
+        Option.in(:web, :static_memory_bytes_max, :files, Types::Bytes.new(0..(1 << 40)), 16 << 20,
+                  "Bytes of static files that a process keeps in memory."),
+        Option.in(:web, :static_file_bytes_max, :files, Types::Bytes.new(0..(1 << 30)), 64 << 10,
+                  "A larger static file is sent from the disk and not kept in memory."),
+        Option.in(:web, :static_fresh_s, :files, Types::Number.new(0.0..3600.0, unit: "seconds"), 1.0,
+                  "For so long a static file is answered as it was found; then it is compared with the disk.",
+                  development: 0.0),
+        Option.in(:web, :sendfile_roots, :files, Types::Words.new("directories"), nil,
+                  "Directories whose files are sent when the application names them in X-Sendfile (an absolute path) " \
+                  "or X-Accel-Redirect (a path below one of them). Without any, these headers are sent on to a proxy.")
+      ].freeze
+
+      # Compression of the application's answers.
+      COMPRESSION = [
+        Option.in(:web, :compress, :compression, Types::Switch.new, false,
+                  "Compress answers of the application with gzip for clients that accept it: text, JSON, XML, " \
+                  "JavaScript, SVG and the like, unless they are encoded already or say no-transform. `chaton init` " \
+                  "sets it. An answer with the header x-chaton-compress: off is sent as it is."),
+        Option.in(:web, :compress_bytes_min, :compression, Types::Bytes.new(0..(1 << 30)), 1024,
+                  "A smaller answer of known length is sent as it is."),
+        Option.in(:web, :compress_level, :compression, Types::Number.new(1..9), 5,
+                  "1 is fastest, 9 smallest. It is 1 while more answers are compressed than there are processors."),
+        Option.in(:web, :compress_jitter_bytes, :compression, Types::Number.new(0..1024, off: true), 32,
+                  "Bytes by which a compressed answer is made longer at most, by a number that depends on its " \
+                  "content: its length must not tell what it holds (BREACH).")
+      ].freeze
+
+      WEB = [*QUEUE, *LIMITS, *TIMEOUTS, *CONNECTIONS, *TLS, *FILES, *COMPRESSION, *WARM_UP].freeze
     end
   end
 end

@@ -65,6 +65,21 @@ module Chaton
         end
       end
 
+      # The directory of static files, or how it is found.
+      class StaticRoot < Path
+        def initialize
+          super
+          @rule = "a path, auto or off"
+        end
+
+        # @return [String, Symbol] a path, :auto or :off
+        def cast(value)
+          return :off if [nil, false, "none"].include?(value)
+
+          %i[auto off].find { |word| word.to_s == value.to_s } || super
+        end
+      end
+
       # Files for standard output and standard error, and whether they are appended to.
       class OutputFiles < Base
         def initialize = super("a path for standard output, one for standard error, and true to append")
