@@ -70,6 +70,8 @@ pub struct Config {
     /// Paths whose request bodies are handed over while they arrive; a `*` at the
     /// end stands for any rest.
     pub stream_bodies: Vec<String>,
+    /// The listeners, by index, whose connections begin with a header of the PROXY protocol.
+    pub proxy_protocol: Vec<usize>,
     /// Compression of the application's answers.
     pub compression: Option<CompressionSettings>,
     /// Files that are served without the application.
@@ -120,6 +122,7 @@ impl Config {
             timeouts: Timeouts::for_tests(),
             queue: QueueLimits { count_max: 1024, bytes_max: 64 << 20, age_max_ms: 5_000 },
             stream_bodies: Vec::new(),
+            proxy_protocol: Vec::new(),
             compression: None,
             static_files: None,
             access_log: AccessLog::Off,

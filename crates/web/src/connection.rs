@@ -3,6 +3,7 @@
 mod client_socket;
 mod close;
 mod handshake;
+mod proxy_header;
 mod relay;
 mod request;
 mod respond;
@@ -19,6 +20,7 @@ use std::time::Instant;
 
 use crate::error_response::ErrorResponse;
 use crate::exchange::Exchange;
+use crate::proxy_protocol::NoProxyHeader;
 use crate::read_buffer::ReadBuffer;
 use crate::send_buffer::Segment;
 use crate::server_state::ServerState;
@@ -80,7 +82,7 @@ pub(crate) fn spawn(
     shared: Arc<ServerState>,
     socket: OwnedFd,
     listener: usize,
-    remote: String,
+    mut remote: String,
     tls: Option<Arc<TlsListener>>,
 ) {
     let guard = ConnectionGuard::new(Arc::clone(&shared));
@@ -88,6 +90,12 @@ pub(crate) fn spawn(
         let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
         // A socket that the event loop refuses can only be closed.
         let Ok(mut socket) = ClientSocket::new(socket) else { return };
+        if shared.config.proxy_protocol.contains(&listener) {
+            match Box::pin(proxy_header::read(&shared, &mut socket)).await {
+                Ok(client) => remote = client.map_or(remote, |client| client.to_string()),
+                Err(NoProxyHeader) => return add(&shared.counters.refused, 1),
+            }
+        }
         let mut peer = None;
         let mut refused = None;
         if let Some(tls) = tls {

@@ -38,6 +38,7 @@ pub mod limits;
 mod media_type;
 mod pending_response;
 mod preconditions;
+pub mod proxy_protocol;
 mod read_buffer;
 mod ready_queue;
 mod request_body;

@@ -16,6 +16,12 @@ pub(crate) fn recv(socket: impl AsFd, into: &mut [u8]) -> io::Result<usize> {
     Ok(received)
 }
 
+/// As [`recv`], but leaves the bytes in the socket.
+pub(crate) fn peek(socket: impl AsFd, into: &mut [u8]) -> io::Result<usize> {
+    let (received, _) = rustix::net::recv(socket, into, RecvFlags::PEEK)?;
+    Ok(received)
+}
+
 pub(crate) fn send(socket: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
     Ok(rustix::net::send(socket, bytes, SendFlags::NOSIGNAL)?)
 }

@@ -77,7 +77,7 @@ pub struct StaticSettings {
     /// Whether a path without a known extension also means the file with `.html`, and the index of
     /// the directory, as in Rails.
     pub html: bool,
-    /// Answer only requests that came over HTTPS, by `X-Forwarded-Proto`.
+    /// Answer only requests that came over HTTPS, here or by `X-Forwarded-Proto`.
     pub https_only: bool,
     /// Headers of every answer.
     pub headers: Vec<(String, String)>,
@@ -162,7 +162,7 @@ impl StaticFiles {
         let method = head.get(head.method);
         let is_plain = (method == b"GET" || method == b"HEAD")
             && matches!(exchange.body(), RequestBody::Empty)
-            && (!self.settings.https_only || is_https(head));
+            && (!self.settings.https_only || exchange.tls().is_some() || is_https(head));
         if !is_plain {
             return Err(NoFile::Missing);
         }

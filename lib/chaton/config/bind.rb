@@ -11,8 +11,10 @@ module Chaton
     # An address to listen on.
     #
     # scheme is "tcp", "https" or "unix"; host and port belong to the first two, tls to the second, path, umask and mode
-    # to the third; backlog is nil if the listener's own default applies.
-    Bind = Struct.new(:scheme, :host, :port, :path, :backlog, :umask, :mode, :tls, keyword_init: true) do
+    # to the third; backlog is nil if the listener's own default applies; proxy_protocol tells whether a balancer in front
+    # sends the client's address first.
+    Bind = Struct.new(:scheme, :host, :port, :path, :backlog, :umask, :mode, :tls, :proxy_protocol,
+                      keyword_init: true) do
       # @return [String] "tcp://127.0.0.1:9292", "unix:///run/app.sock"; two binds with the same text are the same
       def to_s
         return "unix://#{path}" if scheme == "unix"
@@ -53,7 +55,8 @@ module Chaton
         # Used if a bind of the server names no port.
         PORT = 9292
         # Parameters after the question mark.
-        PARAMETERS = { "tcp" => %w[backlog low_latency], "unix" => %w[backlog umask mode] }.freeze
+        PARAMETERS = { "tcp" => %w[backlog low_latency proxy_protocol],
+                       "unix" => %w[backlog umask mode proxy_protocol] }.freeze
         NO_TLS = "cannot be encrypted: bind tcp:// or unix:// here"
 
         # @param port [Integer] used if no port is named
@@ -107,7 +110,7 @@ module Chaton
 
           parameters = parameters("tcp", query)
           Bind.new(scheme: "tcp", host: host.empty? ? "0.0.0.0" : host.delete("[]"), port: number,
-                   backlog: backlog(parameters)).freeze
+                   backlog: backlog(parameters), proxy_protocol: proxied(parameters)).freeze
         end
 
         def unix(value, rest)
@@ -119,7 +122,7 @@ module Chaton
 
           parameters = parameters("unix", query)
           Bind.new(scheme: "unix", path: path, backlog: backlog(parameters), umask: octal("umask", parameters),
-                   mode: octal("mode", parameters)).freeze
+                   mode: octal("mode", parameters), proxy_protocol: proxied(parameters)).freeze
         end
 
         def bare(value)
@@ -151,6 +154,12 @@ module Chaton
           Number.new(1..65_535).cast(text)
         rescue Mismatch => e
           raise Mismatch, "has a backlog that #{e.message}"
+        end
+
+        def proxied(parameters)
+          Switch.new.cast(parameters.fetch("proxy_protocol", false))
+        rescue Mismatch => e
+          raise Mismatch, "has a proxy_protocol that #{e.message}"
         end
 
         def octal(name, parameters)

@@ -205,6 +205,40 @@ impl ClientSocket {
         }
     }
 
+    /// Looks at what has arrived without taking it, once it is more than `seen` bytes; 0 means that
+    /// the peer has ended its side before that.
+    pub fn poll_peek(
+        &mut self,
+        cx: &mut Context,
+        into: &mut [u8],
+        seen: usize,
+    ) -> Poll<io::Result<usize>> {
+        let mut ended = false;
+        loop {
+            match socket::peek(self.fd(), into) {
+                Ok(len) if len > seen || len == 0 => return Poll::Ready(Ok(len)),
+                Ok(_) if ended => return Poll::Ready(Ok(0)),
+                Err(error) if !is_transient(&error) => return Poll::Ready(Err(error)),
+                _ => {}
+            }
+            let mut guard = ready!(self.socket.poll_read_ready(cx))?;
+            // This readiness stays set: no further event will come.
+            ended = guard.ready().is_read_closed();
+            guard.clear_ready();
+        }
+    }
+
+    /// Takes as many bytes as `into` has, which [`ClientSocket::poll_peek`] has seen.
+    pub fn skip(&mut self, into: &mut [u8]) -> io::Result<()> {
+        // No event announces what is behind them.
+        self.unannounced = true;
+        match socket::recv(self.fd(), into) {
+            Ok(len) if len == into.len() => Ok(()),
+            Ok(_) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Whether the next read has something to return, also what no event has
     /// announced yet.
     pub fn has_arrived(&mut self) -> bool {

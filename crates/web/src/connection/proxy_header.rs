@@ -1,0 +1,65 @@
+//! The PROXY protocol at the beginning of a connection.
+
+use std::future::poll_fn;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use crate::proxy_protocol::{self, NoProxyHeader};
+use crate::server_state::ServerState;
+
+use super::client_socket::ClientSocket;
+
+/// Reads the header that precedes everything else; `None`: the balancer speaks for itself. What is
+/// behind the header stays in the socket.
+///
+/// # Errors
+/// When there is no header, or none in time: then nobody knows who the client is.
+pub(super) async fn read(
+    shared: &Arc<ServerState>,
+    socket: &mut ClientSocket,
+) -> Result<Option<IpAddr>, NoProxyHeader> {
+    let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
+    // By which a drain wakes it.
+    let key = shared.registry.insert(waker);
+    let (since, mut seen) = (Instant::now(), 0);
+    let client = poll_fn(|cx| poll(shared, socket, cx, since, &mut seen)).await;
+    shared.registry.remove(key);
+    socket.clear_deadline();
+    client
+}
+
+fn poll(
+    shared: &ServerState,
+    socket: &mut ClientSocket,
+    cx: &mut Context,
+    since: Instant,
+    seen: &mut usize,
+) -> Poll<Result<Option<IpAddr>, NoProxyHeader>> {
+    let mut bytes = [0; proxy_protocol::BYTES_MAX];
+    loop {
+        match socket.poll_peek(cx, &mut bytes, *seen) {
+            Poll::Ready(Ok(len)) if len > 0 => *seen = len,
+            Poll::Ready(_) => return Poll::Ready(Err(NoProxyHeader)),
+            Poll::Pending => {
+                let timeouts = &shared.config.timeouts;
+                let time = match shared.exchanges.is_draining() {
+                    true => timeouts.header.min(timeouts.drain_idle),
+                    false => timeouts.header,
+                };
+                socket.set_deadline(since + time);
+                let is_late = socket.poll_expired(cx);
+                return if is_late { Poll::Ready(Err(NoProxyHeader)) } else { Poll::Pending };
+            }
+        }
+        match proxy_protocol::parse(&bytes[..*seen]) {
+            Ok(None) => {}
+            Ok(Some(header)) => {
+                let skipped = socket.skip(&mut bytes[..header.len]);
+                return Poll::Ready(skipped.map(|()| header.client).map_err(|_| NoProxyHeader));
+            }
+            Err(none) => return Poll::Ready(Err(none)),
+        }
+    }
+}
