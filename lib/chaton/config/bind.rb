@@ -11,8 +11,8 @@ module Chaton
     # An address to listen on.
     #
     # scheme is "tcp", "https" or "unix"; host and port belong to the first two, tls to the second, path, umask and mode
-    # to the third; backlog is nil if the listener's own default applies; proxy_protocol tells whether a balancer in front
-    # sends the client's address first.
+    # to the third; backlog is nil if the listener's own default applies; proxy_protocol tells whether a balancer in
+    # front sends the address of the client first.
     Bind = Struct.new(:scheme, :host, :port, :path, :backlog, :umask, :mode, :tls, :proxy_protocol,
                       keyword_init: true) do
       # @return [String] "tcp://127.0.0.1:9292", "unix:///run/app.sock"; two binds with the same text are the same
@@ -157,7 +157,10 @@ module Chaton
         end
 
         def proxied(parameters)
-          Switch.new.cast(parameters.fetch("proxy_protocol", false))
+          given = parameters.fetch("proxy_protocol", false)
+          raise Mismatch, "has no proxy_protocol: bind it where the balancer connects" if given && !@tls
+
+          Switch.new.cast(given)
         rescue Mismatch => e
           raise Mismatch, "has a proxy_protocol that #{e.message}"
         end

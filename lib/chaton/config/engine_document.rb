@@ -61,6 +61,9 @@ module Chaton
           **of_plan(:access_log, :retry_after_s, :accept_grace_ms, :accept_defer_ms) }
       end
 
+      # Places of binds whose connections begin with the client's address.
+      def proxied = @plan.binds.each_index.select { |place| @plan.binds[place].proxy_protocol }
+
       def compression
         web = @plan.web
         return unless web.compress

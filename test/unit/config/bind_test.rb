@@ -16,6 +16,16 @@ class BindTest < Minitest::Test
     assert_equal [5, "::1"], [cast("tcp://h:1?backlog=5").backlog, cast("tcp://[::1]:1").host]
   end
 
+  def test_the_clients_address_may_come_from_a_balancer
+    lines = ["tcp://h:1?proxy_protocol=on", "unix://a?proxy_protocol=true", "https://h:1?cert=a&key=b&proxy_protocol=1"]
+    assert_equal [true] * 3, lines.map { |text| cast(text).proxy_protocol }
+    assert_equal [false] * 2, ["tcp://h:1", "tcp://h:1?proxy_protocol=off"].map { |text| cast(text).proxy_protocol }
+    mismatch = Chaton::Config::Types::Mismatch
+    assert_match(/true or false/, assert_raises(mismatch) { cast("tcp://h:1?proxy_protocol=v1") }.message)
+    admin = Chaton::Config::Types::BindAddress.new(port: 1, tls: false)
+    assert_match(/no proxy_protocol/, assert_raises(mismatch) { admin.cast("tcp://h:1?proxy_protocol=on") }.message)
+  end
+
   def test_parameters_of_tls_stand_in_the_uri_or_beside_it
     bind = cast("ssl://0.0.0.0:443?cert=a.pem&key=a.key&backlog=7&no_tlsv1=true")
     assert_equal ["https://0.0.0.0:443", 7, [%w[a.pem a.key]], "none", "1.2"],
