@@ -50,7 +50,7 @@ class OtlpCollector
     @threads << Thread.new { accept }
   end
 
-  def url = "#{@tls ? "https" : "http"}://127.0.0.1:#{@port}"
+  def url = @tls ? "https://localhost:#{@port}" : "http://127.0.0.1:#{@port}"
 
   # @return [Array<Span>] so far
   def spans = @lock.synchronize { @spans.dup }

@@ -31,7 +31,7 @@ pub fn job_begins(_job: &chaton_jobs::engine::Job) {}
 
 /// As in `traces`.
 #[cfg(feature = "streams")]
-pub fn batch_begins(_batch: &chaton_streams::batch::Batch, _system: &str) {}
+pub fn batch_begins(_batch: &chaton_streams::batch::Batch, _system: &str, _group: &str) {}
 
 /// As in `traces`; there is none.
 pub enum ProducerSpan {}

@@ -3,7 +3,7 @@
 require "test_helper"
 require "support/admin_client"
 require "support/open_metrics"
-require "support/test_authority"
+require "support/tls_files"
 require "support/traces_case"
 
 # Spans of a server that answers requests, runs jobs and reads records, as a collector gets them.
@@ -49,10 +49,29 @@ class TracesTest < Minitest::Test
     assert_equal ["", [request.trace_id]], [request.parent_id, spans.map(&:trace_id).uniq]
     sent = only(spans, :producer, parent: request)
     batch = only(spans, :consumer, parent: sent)
-    assert_equal ["send clicks", "process clicks", 1], [sent.name, batch.name, batch["messaging.batch.message_count"]]
+    assert_equal ["send clicks", "process clicks", 1, "g"],
+                 [sent.name, batch.name, *batch.attributes.values_at("messaging.batch.message_count",
+                                                                     "messaging.consumer.group.name")]
     only(spans, :producer, parent: batch)
     headers = StreamsLog.new(log_address(server)).read("clicks").first.fetch(:headers)
     assert_equal({ "own" => "1", "traceparent" => "00-#{request.trace_id}-#{sent.span_id}-01" }, headers)
+    assert_equal 0, server.stop(timeout_s: WAIT_S)
+  end
+
+  def test_what_other_software_has_written_keeps_its_context
+    contexts = %w[a b c].map { |digit| "00-#{digit * 32}-#{digit * 16}-01" }
+    contexts[0] = contexts[0].sub(/01\z/, "00")
+    server = boot_traced
+    console(server).run("Chaton::Jobs.client.push(\"class\" => \"Third\", \"args\" => [{ \"traceparent\" => 1 }], " \
+                        "\"traceparent\" => #{PARENT.dump}, \"tracestate\" => \"x=\\\"1\\\"\")")
+    rows = [*contexts, contexts[1]].map { |context| ["v", nil, { "traceparent" => context }] }
+    StreamsLog.new(log_address(server)).write("clicks", rows)
+    spans = @collector.wait("they are read") do |found|
+      found.any? { |span| span.trace_id == TRACE_ID } && seen_by_batches(found).size == 2
+    end
+    job = spans.find { |span| span.trace_id == TRACE_ID }
+    assert_equal [:consumer, PARENT[36, 16], "x=\"1\""], [job.kind, job.parent_id, job.trace_state]
+    assert_equal contexts.drop(1).map { |context| context[36, 16] }, seen_by_batches(spans)
     assert_equal 0, server.stop(timeout_s: WAIT_S)
   end
 
@@ -101,14 +120,15 @@ class TracesTest < Minitest::Test
   end
 
   def test_a_collector_behind_tls_is_checked
-    authority = TestAuthority.new
-    replace_collector(tls: authority.server)
+    files = TlsFiles.new(File.join(scratch, "tls"))
+    context = OpenSSL::SSL::SSLContext.new
+    context.add_certificate(files.write("server"), OpenSSL::PKey.read(File.read(files.path("server.key"))))
+    replace_collector(tls: context)
     strange = boot(config: section)
     strange.get("/")
     strange.wait_line(/WARN .*spans did not reach the collector .*UnknownIssuer/)
     assert_equal 0, strange.stop(timeout_s: WAIT_S)
-    File.write(File.join(scratch, "ca.pem"), authority.pem)
-    server = boot(config: section, env: { "SSL_CERT_FILE" => File.join(scratch, "ca.pem") })
+    server = boot(config: section, env: { "SSL_CERT_FILE" => files.path("ca.pem") })
     server.get("/")
     @collector.wait("a span", &:any?)
     assert_equal 0, server.stop(timeout_s: WAIT_S)
@@ -174,6 +194,12 @@ class TracesTest < Minitest::Test
   def replace_collector(**options)
     @collector.close
     @collector = OtlpCollector.new(**options)
+  end
+
+  # Ids of the spans that are parents of batches, or linked.
+  def seen_by_batches(spans)
+    batches = spans.select { |span| span.name == "process clicks" }
+    batches.flat_map { |span| [span.parent_id, *span.links] }.uniq.sort
   end
 
   def error_of(span) = [span["error.type"], span["http.response.status_code"]]

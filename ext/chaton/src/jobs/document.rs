@@ -144,30 +144,42 @@ pub fn write(
     Ok((Documents { bytes, each }, jids))
 }
 
-/// Adds the context of the span that pushes the jobs to the head of their documents.
+/// Adds the context of the span that pushes the jobs to the head of their documents, unless it may be there:
+/// a document with two members of one name cannot be read.
 pub fn add_context(head: &mut Vec<u8>, span: Option<&ProducerSpan>) {
-    let Some((traceparent, tracestate)) = span.map(ProducerSpan::headers) else { return };
-    let mut add = |key: &str, text: &[u8]| {
-        let empty = head.trim_ascii_end().last() == Some(&b'{');
-        head.extend_from_slice(if empty { b"" } else { b"," });
-        to_json::write_text(head, key.as_bytes());
-        head.push(b':');
-        to_json::write_text(head, text);
-    };
-    add("traceparent", &traceparent);
-    tracestate.into_iter().for_each(|state| add("tracestate", state.as_bytes()));
+    const NAME: &[u8] = b"\"trace";
+    let Some(span) = span else { return };
+    if !head.windows(NAME.len()).any(|text| text == NAME) {
+        write_context(head, span);
+    }
 }
 
 /// Adds it to a whole document, unless that has one: a job that is pushed again, or other software's.
 pub fn add_context_to_whole(document: &mut Vec<u8>, span: Option<&ProducerSpan>) {
-    if span.is_none() || Fields::parse(document).map_or(true, |it| it.get("traceparent").is_some())
-    {
+    let Some(span) = span else { return };
+    let names = ["traceparent", "tracestate"];
+    let has = |fields: Fields<'_>| names.into_iter().any(|name| fields.get(name).is_some());
+    if Fields::parse(document).map_or(true, has) {
         return;
     }
     let end = document.trim_ascii_end().len();
     document.truncate(end - 1);
-    add_context(document, span);
+    write_context(document, span);
     document.push(b'}');
+}
+
+/// Writes the members into an object that is not closed.
+fn write_context(object: &mut Vec<u8>, span: &ProducerSpan) {
+    let (traceparent, tracestate) = span.headers();
+    let mut add = |key: &str, text: &[u8]| {
+        let empty = object.trim_ascii_end().last() == Some(&b'{');
+        object.extend_from_slice(if empty { b"" } else { b"," });
+        to_json::write_text(object, key.as_bytes());
+        object.push(b':');
+        to_json::write_text(object, text);
+    };
+    add("traceparent", &traceparent);
+    tracestate.into_iter().for_each(|state| add("tracestate", state.as_bytes()));
 }
 
 fn begin(bytes: &mut Vec<u8>, head: &[u8]) {

@@ -31,6 +31,14 @@ use crate::{error, handle, traces};
 /// The current offset outside of `each`.
 const NO_OFFSET: i64 = i64::MIN;
 
+/// Where a batch comes from, as traces name it.
+pub struct BatchSource<'a> {
+    /// The log.
+    pub system: &'static str,
+    /// The consumer group.
+    pub group: &'a str,
+}
+
 /// A batch, or a slice of one.
 #[derive(TypedData)]
 #[magnus(class = "Chaton::Native::Batch", mark, free_immediately, size)]
@@ -112,12 +120,12 @@ impl RbBatch {
         ruby: &Ruby,
         batch: Arc<Batch>,
         thread: usize,
-        system: &'static str,
+        source: BatchSource<'_>,
     ) -> Option<Value> {
         if batch.may_start() {
             batch.started_on(thread);
-            traces::batch_begins(&batch, system);
-            return Some(Self::wrap(ruby, batch, system));
+            traces::batch_begins(&batch, source.system, source.group);
+            return Some(Self::wrap(ruby, batch, source.system));
         }
         batch.finish(BatchOutcome::Abandoned);
         None

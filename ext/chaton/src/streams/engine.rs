@@ -11,7 +11,7 @@ use chaton_streams::engine::{BatchSlot, Engine, EngineSettings};
 use magnus::typed_data::Obj;
 use magnus::{function, method, prelude::*, Error, RModule, Ruby};
 
-use super::batch::RbBatch;
+use super::batch::{BatchSource, RbBatch};
 use super::client::RbStreamsClient;
 use super::log_error;
 use crate::engine::{define_engine, EngineObject};
@@ -52,10 +52,15 @@ impl RbStreams {
         let opened = client.open()?;
         let log = opened.log.clone();
         let system = opened.system();
+        let routes_of = settings.groups.iter().map(|one| (&one.group.name, one.routes.len()));
+        let groups: Vec<String> =
+            routes_of.flat_map(|(name, routes)| vec![name.clone(); routes]).collect();
         inner.register(
             Role::Streams,
             Box::new(move |ruby, work, thread| {
-                RbBatch::start(ruby, downcast::<Batch>(work)?, thread, system)
+                let batch = downcast::<Batch>(work)?;
+                let group = groups.get(batch.route()).map_or("", |name| name);
+                RbBatch::start(ruby, batch, thread, BatchSource { system, group })
             }),
         );
         let feed = PoolFeed::open(&inner.pool, Role::Streams, QUEUE);

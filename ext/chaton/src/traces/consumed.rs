@@ -55,7 +55,7 @@ pub fn job_begins(job: &Job) {
 /// The calling thread is about to run a batch. Its span belongs to the trace of the first record that is
 /// recorded there, and is linked to the others.
 #[cfg(feature = "streams")]
-pub fn batch_begins(batch: &Batch, system: &str) {
+pub fn batch_begins(batch: &Batch, system: &str, group: &str) {
     let Some(tracing) = tracing() else { return };
     if batch.kind() != BatchKind::Records {
         set_current(None);
@@ -80,6 +80,7 @@ pub fn batch_begins(batch: &Batch, system: &str) {
     let topic = &batch.partition().topic;
     let mut span = begin(tracing, parent.as_ref(), system, topic);
     if span.is_recorded() {
+        span.text("messaging.consumer.group.name", group);
         span.text("messaging.destination.partition.id", batch.partition().number.to_string());
         span.integer("messaging.batch.message_count", batch.len() as i64);
         if let Some(first) = batch.picks().first() {

@@ -56,8 +56,8 @@ fn describe(tracing: &Tracing, span: &mut WorkSpan, exchange: &Exchange) {
     if tracing.has_query() && !head.get(head.query).is_empty() {
         span.bytes("url.query", head.get(head.query));
     }
-    let forwarded = head.header("x-forwarded-proto");
-    span.text("url.scheme", if forwarded == Some(b"https") { "https" } else { "http" });
+    let encrypted = exchange.tls().is_some() || head.header("x-forwarded-proto") == Some(b"https");
+    span.text("url.scheme", if encrypted { "https" } else { "http" });
     let authority = head.authority.map(|authority| head.get(authority));
     if let Some(host) = authority.or_else(|| head.header("host")).filter(|host| !host.is_empty()) {
         let (name, port) = split_host(host);
