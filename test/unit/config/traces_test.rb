@@ -6,7 +6,7 @@ require "chaton/cli/plan_report"
 # The block `traces { }`.
 class TracesConfigTest < ConfigCase
   VARIABLES = {
-    "OTEL_EXPORTER_OTLP_ENDPOINT" => "http://collector:4318/", "OTEL_EXPORTER_OTLP_HEADERS" => "a=b%20c, d=e",
+    "OTEL_EXPORTER_OTLP_ENDPOINT" => "http://collector:4318/", "OTEL_EXPORTER_OTLP_HEADERS" => "a=b%20%C3%A4, d=e+f=%",
     "OTEL_SERVICE_NAME" => "shop", "OTEL_RESOURCE_ATTRIBUTES" => "team=blue", "OTEL_BSP_SCHEDULE_DELAY" => "250",
     "OTEL_BSP_MAX_QUEUE_SIZE" => "7", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE" => "3", "OTEL_EXPORTER_OTLP_TIMEOUT" => "1500",
     "OTEL_TRACES_SAMPLER" => "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG" => "0.25"
@@ -41,7 +41,7 @@ class TracesConfigTest < ConfigCase
   def test_the_standards_variables
     @env.update(VARIABLES)
     traces = plan("traces { }").traces
-    assert_equal ["http://collector:4318/v1/traces", { "a" => "b c", "d" => "e" }, 7, 3, 0.25, 1.5],
+    assert_equal ["http://collector:4318/v1/traces", { "a" => "b ä", "d" => "e+f=%" }, 7, 3, 0.25, 1.5],
                  [traces.traces_endpoint, traces.traces_headers, *traces.to_a[8..11]]
     assert_equal [0.25, true, "shop", { "team" => "blue" }], traces.to_a[1..4]
     @env["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"] = "http://other/path"

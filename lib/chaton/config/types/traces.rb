@@ -60,12 +60,15 @@ module Chaton
         def split(value)
           raise_mismatch unless value.is_a?(String)
           value.split(",").map(&:strip).reject(&:empty?).map do |pair|
-            name, text = pair.split("=", 2).map { |part| URI.decode_uri_component(part.strip) }
+            name, text = pair.split("=", 2).map { |part| decode(part.strip) }
             raise_mismatch if text.nil? || name.empty?
             [name, text]
           end
-        rescue ArgumentError
-          raise_mismatch
+        end
+
+        # URI has this from Ruby 3.2 on.
+        def decode(text)
+          text.b.gsub(/%\h\h/) { |code| code[1, 2].hex.chr }.force_encoding(Encoding::UTF_8).scrub("?")
         end
 
         def part(value)
