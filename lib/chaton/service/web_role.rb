@@ -4,6 +4,7 @@ require_relative "../native"
 require_relative "../web/certificates"
 require_relative "../web/env_template"
 require_relative "../web/handler"
+require_relative "../web/https_only"
 require_relative "../web/public_files"
 require_relative "../web/sendfile"
 require_relative "../web/warm_up"
@@ -20,7 +21,7 @@ module Chaton
       # @param sockets [Array<TCPServer, UNIXServer>] in the order of `plan.binds`
       def initialize(plan, app:, sockets:, context:, log:)
         super(plan, context: context, log: log)
-        @app = sendfile(app)
+        @app = https_only(sendfile(app))
         @sockets = sockets
       end
 
@@ -61,6 +62,14 @@ module Chaton
       end
 
       private
+
+      def https_only(app)
+        web = @plan.web
+        return app unless web.https_only
+
+        port = @plan.binds.find { |bind| bind.scheme == "https" }&.port || Web::HttpsOnly::PORT
+        Web::HttpsOnly.new(app, port: port, except: Array(web.https_only_except).flatten, hsts: web.hsts)
+      end
 
       def sendfile(app)
         roots = Array(@plan.web.sendfile_roots).flatten.map { |root| File.expand_path(root, @plan.root) }

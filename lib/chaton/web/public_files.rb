@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require_relative "https_only"
+
 module Chaton
   module Web
     # Which files the web engine serves without the application. Types are those of Rack, so that a file has the type
@@ -32,7 +34,9 @@ module Chaton
           @log.warn("static: there is no directory #{root}; its files are left to the application")
           return
         end
-        { **common(root), index: @plan.web.static_index, html: false, https_only: false, headers: [] }
+        web = @plan.web
+        headers = web.https_only && web.hsts ? [[HttpsOnly::HSTS, web.hsts]] : []
+        { **common(root), index: web.static_index, html: false, https_only: web.https_only, headers: headers }
       end
 
       # Only if the application would serve them in the same way: middleware of its own might want to see the requests.
@@ -45,12 +49,16 @@ module Chaton
         before = middleware_before
         return unless serves?(before) && root && File.directory?(root)
 
-        ssl = before.include?("ActionDispatch::SSL")
         server = @config.public_file_server
-        headers = { **(ssl ? strict_transport : {}), **(server.headers || {}) }
-        https_only = ssl && !before.include?("ActionDispatch::AssumeSSL")
-        { **common(root.to_s), index: "#{server.index_name || "index"}.html", html: true, https_only: https_only,
+        headers = { **strict_transport(before), **(server.headers || {}) }
+        { **common(root.to_s), index: "#{server.index_name || "index"}.html", html: true,
+                               https_only: https_only?(before),
                                headers: headers.map { |name, value| [name.to_s, value.to_s] } }
+      end
+
+      def https_only?(before)
+        @plan.web.https_only ||
+          (before.include?("ActionDispatch::SSL") && !before.include?("ActionDispatch::AssumeSSL"))
       end
 
       def common(root)
@@ -75,7 +83,9 @@ module Chaton
       end
 
       # What ActionDispatch::SSL adds to an answer over HTTPS.
-      def strict_transport
+      def strict_transport(before)
+        return {} unless before.include?("ActionDispatch::SSL")
+
         options = @config.ssl_options.slice(:hsts)
         ssl = ::ActionDispatch::SSL.new(->(_env) { [200, {}, []] }, **options)
         env = { "HTTPS" => "on", "REQUEST_METHOD" => "GET", "HTTP_HOST" => "localhost", "PATH_INFO" => "/" }

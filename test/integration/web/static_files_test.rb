@@ -59,6 +59,20 @@ class StaticFilesTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
+  def test_plain_http_is_redirected
+    config = "workers 0\nweb do\n static 'public'\n https_only true\n hsts 'max-age=60'\nend"
+    server = boot(rackup: APP, config: config) { |new| publish(new, "app.css" => "body{}") }
+    secure = { "X-Forwarded-Proto" => "https" }
+    %w[/app.css /page].each do |path|
+      plain = server.get(path)
+      assert_equal [301, "https://127.0.0.1#{path}"], [plain.status, plain.headers["location"]]
+      answer = server.get(path, headers: secure)
+      assert_equal [200, "max-age=60"], [answer.status, answer.headers["strict-transport-security"]]
+    end
+    assert server.get("/app.css", headers: secure).headers["etag"]
+    assert_equal 0, server.stop
+  end
+
   def test_without_a_directory_the_application_answers
     server = boot(rackup: APP, config: "workers 0\nweb { static 'public' }")
     server.wait_line(%r{static: there is no directory /.*/public; its files are left to the application})

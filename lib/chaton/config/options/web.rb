@@ -98,6 +98,14 @@ module Chaton
         Option.in(:web, :stream_bodies, :connections, STREAMED_PATHS, nil,
                   "Paths whose requests are handed to the application before their body has arrived, so that it " \
                   "reads rack.input while it arrives. Each such request holds a thread as long as its client sends."),
+        Option.in(:web, :https_only, :connections, Types::Switch.new, false,
+                  "Redirect requests that came over plain HTTP, here or to a proxy in front (X-Forwarded-Proto), to " \
+                  "https:// on the port of the first https bind, else 443. Rails does it with force_ssl."),
+        Option.in(:web, :https_only_except, :connections, STREAMED_PATHS, nil,
+                  "Paths that are answered over plain HTTP in spite of https_only, such as /up for a load balancer."),
+        Option.in(:web, :hsts, :connections,
+                  Types::Word.new("a value such as max-age=31536000", pattern: /\Amax-age=\d+(; ?[\w-]+)*\z/), nil,
+                  "With https_only: Strict-Transport-Security of answers over HTTPS that have none."),
         Option.in(:web, :early_hints, :connections, Types::Switch.new, false,
                   "Offer rack.early_hints, with which an application sends 103 before its answer.",
                   flags: %w[--early-hints], puma: %i[early_hints]),
