@@ -20,9 +20,14 @@ module MetricsPage
     - Counters count since the server started; the death or restart of a worker does not reset them. Those with the label `worker` begin
       anew with each worker.
     - At most 200 pairs of job class and queue, and of topic and group, have series of their own, the first ones that run; the others are
-      counted together as `other`.
+      counted together as `other`, for which no age of the lag is known.
     - Resident memory is of the moment of the scrape, the proportional and private figures are up to 15 s old.
     - No metric holds arguments of jobs, addresses of stores or messages of errors.
+
+    `admin { statsd "udp://127.0.0.1:8125" }` sends the same to a StatsD server every `statsd_interval_s`, in datagrams of at most 1432
+    bytes, also without a `bind`. `chaton_jobs_total{class="HardJob"}` becomes `chaton.jobs.class.HardJob`, or with `statsd_tags true`
+    `chaton.jobs` with the tag `class:HardJob`. Counters are sent as what has come since the last time, histograms as the counters
+    `….count` and `….sum` without their buckets.
 
     [examples/metrics](../examples/metrics/README.md) has a configuration of Prometheus, alert rules and a dashboard for Grafana.
     `rake docs` makes this page.

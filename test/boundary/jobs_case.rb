@@ -22,7 +22,7 @@ module JobsCase
             durable: false, lock_timeout_s: 2.0, format: 7, lease_s: 60.0, dead_max: 100, dead_age_s: 3600.0 }.freeze
 
   POOL = { threads_min: 1, threads_max: 4, slot: 0,
-           blocked_ms: 0.1, stall_ms: 0.2, preempt_ms: 4.0, preempt: true, background_share: 10,
+           blocked_ms: 0.1, stall_ms: 0.2, preempt_ms: 4.0, preempt: true, background_share: 10, gvl_wait: false,
            thread_idle_s: 10.0, orphan_exit_s: 5.0 }.freeze
   ENGINE = { queues: [["q", 1], ["low", 1]], mode: "strict", prefetch_s: 0.005, prefetch_max: 100,
              ack_delay_s: 0.002, beat_s: 5.0, limit_retry_s: 0.05, catch_up_s: 0.0, claim_turn_s: 0.25,

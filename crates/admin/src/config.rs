@@ -6,6 +6,8 @@ use std::time::Duration;
 use chaton_core::settings::{nullable, seconds, seconds_or_off};
 use serde::Deserialize;
 
+use crate::statsd::StatsdConfig;
+
 /// A listening socket. Its descriptor stays the caller's, who closes it after the endpoint has ended.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -42,6 +44,12 @@ pub struct Config {
     pub alive_timeout: Option<Duration>,
     /// Age of a request from which on a worker's queue is too old (ms).
     pub queue_age_ms: u32,
+    /// Records that are not done, of one topic and group in one worker, beyond which it is not ready.
+    #[serde(deserialize_with = "nullable")]
+    pub lag_max: Option<u64>,
+    /// Where metrics are sent.
+    #[serde(deserialize_with = "nullable")]
+    pub statsd: Option<StatsdConfig>,
     /// The roles that run in the server.
     pub roles: Vec<String>,
     /// Settings of the store of jobs, for the [`QueueSource`](crate::queues::QueueSource); null: none is

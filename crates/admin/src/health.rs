@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use chaton_core::process::counters::WorkCounters;
 use chaton_core::process::scoreboard::{Scoreboard, WorkerGauges};
 use serde::Serialize;
 
@@ -135,7 +136,7 @@ fn unready(
     match role {
         "web" => web(gauges, config),
         "jobs" => jobs(gauges, now_ms),
-        "streams" => streams(gauges),
+        "streams" => streams(gauges, scoreboard.counters(entry.slot), config),
         _ => None,
     }
 }
@@ -164,10 +165,16 @@ fn jobs(gauges: &WorkerGauges, now_ms: u64) -> Option<String> {
     })
 }
 
-fn streams(gauges: &WorkerGauges) -> Option<String> {
+/// The lag names no topic, because health checks need no password.
+fn streams(gauges: &WorkerGauges, counters: &WorkCounters, config: &Config) -> Option<String> {
     let (groups, joined) = (gauges.groups.load(Relaxed), gauges.groups_joined.load(Relaxed));
-    (joined < groups || groups == 0)
-        .then(|| format!("reads with {joined} of its {groups} consumer groups"))
+    if joined < groups || groups == 0 {
+        return Some(format!("reads with {joined} of its {groups} consumer groups"));
+    }
+    let lag_max = config.lag_max?;
+    let lag = counters.topics.iter().map(|topic| topic.lag.load(Relaxed)).max().unwrap_or(0);
+    (lag > lag_max)
+        .then(|| format!("is {lag} records behind in one of its topics (lag_max is {lag_max})"))
 }
 
 #[cfg(test)]
@@ -185,6 +192,8 @@ mod tests {
             store: serde_json::Value::Null,
             alive_timeout: Some(Duration::from_secs(60)),
             queue_age_ms: 5_000,
+            lag_max: Some(1_000),
+            statsd: None,
             roles: ["web", "jobs", "streams"].map(str::to_owned).to_vec(),
         }
     }
@@ -252,6 +261,29 @@ mod tests {
         assert!(half.reasons[0].contains("1 of its 2 consumer groups"), "{half:?}");
         scoreboard.slot(0).groups_joined.store(2, Relaxed);
         assert_eq!(check(&report, &scoreboard, "streams").status, "ready");
+    }
+
+    #[test]
+    fn streams_are_not_ready_while_a_topic_is_behind_by_more_than_the_bound() {
+        let scoreboard = Scoreboard::new(2).unwrap();
+        let entries = [0, 1].map(|worker| entry(worker, WorkerPhase::Ready, "streams"));
+        let report = running(entries.into());
+        for slot in [0, 1] {
+            scoreboard.slot(slot).groups.store(1, Relaxed);
+            scoreboard.slot(slot).groups_joined.store(1, Relaxed);
+            let topics = &scoreboard.counters(slot).topics;
+            topics[0].lag.store(1_000, Relaxed);
+            topics[1].lag.store(900, Relaxed);
+        }
+        assert_eq!(check(&report, &scoreboard, "streams").status, "ready");
+        scoreboard.counters(0).topics[1].lag.store(1_001, Relaxed);
+        let one = check(&report, &scoreboard, "streams");
+        assert_eq!((one.status, one.roles["streams"].ready_workers), ("ready", 1));
+        scoreboard.counters(1).topics[0].lag.store(5_000, Relaxed);
+        let both = check(&report, &scoreboard, "streams");
+        assert!(both.reasons[0].contains("worker 0 is 1001 records behind"), "{both:?}");
+        let off = Config { lag_max: None, ..config() };
+        assert_eq!(ready(&report, &scoreboard, &off, Some("streams"), 0).status, "ready");
     }
 
     #[test]

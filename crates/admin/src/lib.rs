@@ -15,6 +15,8 @@ pub mod queues;
 mod request_head;
 mod routes;
 pub mod server;
+mod statsd;
 pub mod tree;
 
 pub use config::{AdminListener, Config};
+pub use statsd::StatsdConfig;

@@ -22,6 +22,7 @@ use crate::health;
 use crate::metrics::Scrape;
 use crate::process_reader::ProcessReader;
 use crate::queues::{QueueReader, QueueSource};
+use crate::statsd::{self, StatsdCounters};
 use crate::tree::TreeReport;
 
 /// Bytes of a line from the supervisor at most: a report of thousands of workers.
@@ -39,6 +40,9 @@ pub struct State {
     report: Mutex<(TreeReport, u64)>,
     /// Held while a token is looked at.
     pub(crate) token_gate: tokio::sync::Mutex<()>,
+    /// Notified of the first report.
+    pub(crate) reported: Notify,
+    pub(crate) statsd: StatsdCounters,
     process_memory: Mutex<ProcessReader>,
     queues: Option<QueueReader>,
 }
@@ -56,6 +60,8 @@ impl State {
             scoreboard,
             report,
             token_gate,
+            reported: Notify::new(),
+            statsd: StatsdCounters::default(),
             process_memory: Mutex::default(),
             queues,
         })
@@ -67,6 +73,7 @@ impl State {
     /// When it cannot be read.
     fn take(&self, line: &str) -> io::Result<()> {
         *self.report.lock() = (serde_json::from_str(line)?, now_ns());
+        self.reported.notify_one();
         Ok(())
     }
 
@@ -82,6 +89,7 @@ impl State {
             readiness.roles.iter().map(|(role, found)| (role.as_str(), found.ready)).collect();
         let mut scrape = Scrape::read(&report, &self.scoreboard, &roles);
         scrape.store = store;
+        scrape.statsd = self.config.statsd.as_ref().map(|_| self.statsd.read());
         scrape.processes = self.process_memory.lock().read(&report);
         // Nothing is written but memory, which does not fail.
         scrape.encode().unwrap_or_default()
@@ -100,6 +108,8 @@ impl State {
 struct ProcessSettings {
     /// Descriptor of the scoreboard.
     scoreboard: RawFd,
+    /// No process of this server has done this before.
+    first: bool,
     config: Config,
 }
 
@@ -118,7 +128,7 @@ pub fn run_process(open: OpenQueues) -> io::Result<()> {
         let settings: ProcessSettings = serde_json::from_str(&first)?;
         let scoreboard = Scoreboard::open(settings.scoreboard)?;
         let state = State::new(settings.config, scoreboard, open);
-        listen(&state)?;
+        listen(&state, settings.first)?;
         while let Some(line) = line(&mut lines).await? {
             state.take(&line)?;
         }
@@ -151,7 +161,7 @@ impl AdminThread {
         let runtime = runtime()?;
         let state = State::new(config, Scoreboard::open(scoreboard.fd())?, open);
         let guard = runtime.enter();
-        listen(&state)?;
+        listen(&state, true)?;
         drop(guard);
         let stop = Arc::new(Notify::new());
         let stopped = stop.clone();
@@ -206,8 +216,8 @@ impl Lent {
     }
 }
 
-/// Begins to accept on all sockets. Call it within the runtime.
-fn listen(state: &Arc<State>) -> io::Result<()> {
+/// Begins to accept on all sockets, and to send to StatsD. Call it within the runtime.
+fn listen(state: &Arc<State>, first: bool) -> io::Result<()> {
     let room = Arc::new(Semaphore::new(state.config.connections_max));
     for listener in &state.config.listeners {
         // SAFETY: as in `Lent::accept`.
@@ -218,6 +228,12 @@ fn listen(state: &Arc<State>) -> io::Result<()> {
         let socket = socket.map_err(|error| error.into_parts().1)?;
         tokio::spawn(accept_all(socket, listener.clone(), state.clone(), room.clone()));
     }
+    let shared = state.clone();
+    tokio::spawn(async move {
+        if let Some(config) = &shared.config.statsd {
+            statsd::run(config, &shared, first).await;
+        }
+    });
     Ok(())
 }
 
@@ -289,6 +305,8 @@ mod tests {
             timeout: Duration::from_secs(60),
             alive_timeout: None,
             queue_age_ms: 1000,
+            lag_max: None,
+            statsd: None,
             roles: Vec::new(),
             store: serde_json::Value::Null,
         };

@@ -28,7 +28,7 @@
 //!     threads_min: 1, threads_max: 4,
 //!     blocked_ns: 100_000, stall_ns: 200_000, preempt_ns: 5_000_000, preempt: true, background_share: 10,
 //!     thread_idle_ns: 10_000_000_000,
-//!     slot: 0, orphan_exit: Duration::from_secs(30),
+//!     gvl_wait: false, slot: 0, orphan_exit: Duration::from_secs(30),
 //! };
 //! let pool = Pool::new(settings, Arc::new(Scoreboard::new(1).unwrap()), false).unwrap();
 //! let limits = QueueLimits { count_max: 1024, bytes_max: 1 << 20, age_max_ms: 5_000 };

@@ -63,6 +63,8 @@ pub struct PoolSettings {
     /// A thread above the minimum leaves after this long without work (ns).
     #[serde(rename = "thread_idle_s", deserialize_with = "seconds_as_ns")]
     pub thread_idle_ns: u64,
+    /// Whether it is counted how long work waits for the GVL, where CRuby reports that.
+    pub gvl_wait: bool,
     /// This worker's slot on the scoreboard.
     pub slot: usize,
     /// Time between the supervisor's end and the forced exit of this process.
@@ -82,6 +84,7 @@ impl PoolSettings {
             preempt: true,
             background_share: 10,
             thread_idle_ns: 1_000_000_000,
+            gvl_wait: false,
             slot: 0,
             orphan_exit: Duration::from_secs(1),
         }
@@ -143,12 +146,13 @@ impl Pool {
         let event_fd = Arc::new(EventFd::new()?);
         scoreboard.slot(settings.slot).counted.store(1, Ordering::Relaxed);
         let queue = WorkQueue::new(settings.background_share);
+        let gvl = gvl_events.then(|| Arc::new(GvlCounts::new(event_fd.clone(), settings.gvl_wait)));
         let state = PoolState::new(queue, CpuTimes::new(settings.preempt_ns), clock::now_ns());
         Ok(Arc::new(Self {
             settings,
             scoreboard,
             events: SupportEvents::default(),
-            gvl: gvl_events.then(|| Arc::new(GvlCounts::new(event_fd.clone()))),
+            gvl,
             state: Mutex::new(state),
             event_fd,
             armed: AtomicBool::new(false),

@@ -38,7 +38,7 @@ use group::ConsumerGroup;
 use group_partitions::GroupPartitions;
 use partition_state::Now;
 use poller::Poller;
-use route::Route;
+use route::{Route, RouteMetrics};
 use suspects::Suspects;
 
 pub use context::ProducerFactory;
@@ -71,6 +71,10 @@ impl Engine {
         let context = Arc::new(EngineContext::new(log, producer, feed, &settings));
         if let Some(gauges) = &context.gauges {
             gauges.groups.store(settings.groups.len() as u32, Ordering::Relaxed);
+            if settings.broker_statistics_ms > 0 {
+                let interval = Duration::from_millis(settings.broker_statistics_ms);
+                context.log.count_brokers(gauges, interval);
+            }
         }
         let suspects = Arc::new(Suspects::new(settings.in_flight));
         let batch_ids = Arc::new(AtomicU64::new(1));
@@ -79,10 +83,9 @@ impl Engine {
         let mut groups = Vec::new();
         for GroupRoutes { group, routes } in settings.groups {
             let routes = routes.into_iter().zip(&mut numbers).map(|(settings, number)| {
-                let metrics = context.gauges.clone().map(|gauges| {
-                    let index = gauges.topic_index(&settings.topic, &group.name);
-                    (gauges, index)
-                });
+                let gauges = context.gauges.clone();
+                let metrics =
+                    gauges.map(|own| RouteMetrics::new(own, &settings.topic, &group.name));
                 let (counters, batch_ids) = (context.counters.clone(), batch_ids.clone());
                 let source = suspects::source(&group.name, &settings.topic);
                 let (suspects, transactor) = (suspects.clone(), Mutex::default());

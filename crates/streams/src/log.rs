@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chaton_core::event_fd::EventFd;
+use chaton_core::process::scoreboard::OwnGauges;
 use serde::{Deserialize, Serialize};
 
 pub use crate::error::{ErrorKind, LogError, Result};
@@ -354,6 +355,9 @@ pub trait RecordLog: Send + Sync {
     /// # Errors
     /// `UnknownTopic`, `Unreachable`.
     fn reader(&self, partition: &Partition, from: Position) -> Result<Box<dyn PartitionReader>>;
+
+    /// Has members and producers that are made from now on count their traffic with each broker, so often.
+    fn count_brokers(&self, _gauges: &OwnGauges, _interval: Duration) {}
 
     /// A client that manages topics and groups.
     ///

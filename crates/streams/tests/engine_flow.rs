@@ -3,10 +3,13 @@
 mod engine_support;
 
 use chaton_core::engine::Engine as _;
+use chaton_core::process::scoreboard::{OwnGauges, Scoreboard};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chaton_streams::batch::{BatchKind, BatchOutcome, BatchVerdict};
-use chaton_streams::engine::{RecordOrder, RouteSettings, Throttle};
+use chaton_streams::engine::{EngineSettings, RecordOrder, RouteSettings, Throttle};
 use chaton_streams::log::Position;
 use chaton_streams::record::OwnedRecord;
 use engine_support::memory::MemoryLog;
@@ -169,6 +172,29 @@ fn a_consumer_pauses_and_seeks() {
     harness.batch_of(0..10).finish(BatchOutcome::Done);
     until("going back", || harness.committed(0) == Some(10));
     harness.batch_of(10..20);
+}
+
+#[test]
+fn the_metrics_show_the_lag_and_its_age_until_all_is_done() {
+    let log = MemoryLog::new(1);
+    let old = OwnedRecord { timestamp_ms: Some(1_000), ..OwnedRecord::default() };
+    log.append("events", 0, old);
+    log.write(0, 4, keyless);
+    let gauges = OwnGauges::new(Arc::new(Scoreboard::new(1).unwrap()), 0);
+    let topic = &gauges.counters().topics[0];
+    let settings = settings(vec![route("events")]);
+    let settings = EngineSettings { gauges: Some(gauges.clone()), ..settings };
+    let harness = EngineHarness::new(log, settings);
+    let batch = harness.batch_of(0..5);
+    let shown = || (topic.lag.load(Relaxed), topic.oldest_ms.load(Relaxed));
+    until("the age of the first record", || shown() == (5, 1_000));
+    assert_eq!(topic.rebalances.load(Relaxed), 1);
+    batch.mark(0);
+    until("the age of the second record", || shown().0 == 4 && shown().1 > 1_000_000);
+    batch.finish(BatchOutcome::Done);
+    // The group's thread has nothing to do but to show it.
+    until("the end of the lag", || shown() == (0, 0));
+    harness.end();
 }
 
 #[test]

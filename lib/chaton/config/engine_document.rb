@@ -43,7 +43,8 @@ module Chaton
       def pool
         { **of_plan(:threads_min, :threads_max, :blocked_ms, :stall_ms, :preempt_ms, :background_share,
                     :thread_idle_s),
-          preempt: RubyRelease.unstable_calls?, orphan_exit_s: @plan.shutdown_timeout_s + ORPHAN_GRACE_S, slot: @slot }
+          preempt: RubyRelease.unstable_calls?, gvl_wait: @plan.metrics?,
+          orphan_exit_s: @plan.shutdown_timeout_s + ORPHAN_GRACE_S, slot: @slot }
       end
 
       def memory
@@ -82,7 +83,8 @@ module Chaton
         streams = @plan.streams
         instance_id = "#{streams.member}-#{@index}" if streams.static_membership
         groups = streams.groups.map { |group| { **group, group: { **group[:group], instance_id: instance_id } } }
-        { groups: groups, **streams.engine }
+        statistics_ms = @plan.metrics? ? ms(@plan.admin.admin_broker_statistics_s) : 0
+        { groups: groups, **streams.engine, broker_statistics_ms: statistics_ms }
       end
 
       def of_plan(*names) = names.to_h { |name| [name, @plan.public_send(name)] }

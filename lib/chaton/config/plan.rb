@@ -81,6 +81,9 @@ module Chaton
       # @return [Boolean] whether the application is loaded before workers are forked
       def preload? = @preload
 
+      # @return [Boolean] whether anything reads the metrics
+      def metrics? = !admin.nil?
+
       # @return [Boolean] whether a source sets the maximum of threads
       def threads_max_given? = @threads_max_given
 

@@ -62,8 +62,9 @@ module Chaton
       def memory = MemorySettings.new(**Options.in(:memory).to_h { |option| [option.name, value(option.name)] }).freeze
 
       def admin
-        binds = @sources[:admin_bind] or return
-        binds = binds.flat_map { |bind| bind.under(@root).addresses }.uniq(&:to_s)
+        return unless @sources[:admin_bind] || @sources[:admin_statsd]
+
+        binds = (@sources[:admin_bind] || []).flat_map { |bind| bind.under(@root).addresses }.uniq(&:to_s)
         binds = binds.map { |bind| AdminSettings.private_bind(bind) }.freeze
         values = Options.in(:admin).to_h { |option| [option.name, value(option.name)] }
         AdminSettings.new(**values, admin_bind: binds, admin_hosts: values[:admin_hosts].flatten.freeze).freeze

@@ -108,7 +108,7 @@ module Chaton
 
       def process(scoreboard)
         memory = IO.for_fd(scoreboard.fileno, autoclose: false)
-        settings = JSON.generate({ scoreboard: scoreboard.fileno, config: self.settings })
+        settings = { scoreboard: scoreboard.fileno, config: self.settings }
         @process = AdminProcess.new(@plan, settings, [memory, *sockets.values], log: @log)
       end
 
@@ -117,7 +117,15 @@ module Chaton
           token: @plan.admin.admin_token, store: (@plan.jobs.store_settings if @plan.role?(:jobs)),
           connections_max: @plan.admin.admin_connections_max, timeout_s: @plan.admin.admin_timeout_s,
           alive_timeout_s: @plan.alive_timeout_s, queue_age_ms: (@plan.queue_age_s * 1000).round,
+          lag_max: (@plan.admin.admin_lag_max if @plan.admin.admin_lag_max.positive?), statsd: statsd,
           roles: %i[web jobs streams].select { |role| @plan.role?(role) } }
+      end
+
+      def statsd
+        return unless (address = @plan.admin.admin_statsd)
+
+        { address: address.delete_prefix("udp://"), interval_s: @plan.admin.admin_statsd_interval_s,
+          tags: @plan.admin.admin_statsd_tags }
       end
 
       def listener(bind)

@@ -26,7 +26,7 @@ module Chaton
       # @return [Integer, nil]
       attr_reader :pid
 
-      # @param settings [String] JSON
+      # @param settings [Hash{Symbol=>Object}] JSON-able
       # @param ios [Array<IO>] the descriptors that the settings name
       def initialize(plan, settings, ios, log:)
         @tag = plan.tag
@@ -36,6 +36,7 @@ module Chaton
         @policy = RestartPolicy.new(delay_s: plan.restart_delay_s, delay_max_s: plan.restart_delay_max_s,
                                     count: plan.crash_loop_count, window_s: plan.crash_loop_window_s)
         @unsent = +""
+        @first = true
         start
       end
 
@@ -96,7 +97,8 @@ module Chaton
         theirs, @input = IO.pipe
         @pid = Process.spawn(ENV.to_h.slice(*ENVIRONMENT), RbConfig.ruby, "--disable-all", "-e", PROGRAM, library,
                              "chaton admin [#{@tag}]", in: theirs, pgroup: true, unsetenv_others: true, **kept)
-        @unsent = "#{@settings}\n"
+        @unsent = "#{JSON.generate({ first: @first, **@settings })}\n"
+        @first = false
         flush
       rescue SystemCallError => e
         @input&.close

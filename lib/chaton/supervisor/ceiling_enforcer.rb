@@ -188,7 +188,7 @@ module Chaton
         @worker_set.blame_work(child, "memory: #{reason.delete_prefix("its memory reached ")}")
         @report.stopped(child, reason, usage, @scoreboard.read(child.scoreboard_slot))
         slot = slot_of(child)
-        return child.stop_now(now_s) if slot.nil? || replaced_already?(slot)
+        return child.stop_now(now_s, purpose: :memory) if slot.nil? || replaced_already?(slot)
 
         @replacing << Recycling.new(@worker_set, slot, :retire_first, reason: reason, at_once: true)
       end

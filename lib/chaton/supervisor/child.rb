@@ -47,6 +47,7 @@ module Chaton
         @signal = nil
         @killed = false
         @blame = nil
+        @purpose = :asked
         enter(:asked, now_s, due_in_s: plan.boot_timeout_s)
       end
 
@@ -67,15 +68,21 @@ module Chaton
       end
 
       # Asks it to drain within its own deadline and exit. Before it is ready there is nothing to drain.
-      def stop(now_s)
+      #
+      # @param purpose [Symbol] :asked, :restart (of all workers) or :memory, for the metrics
+      def stop(now_s, purpose: :asked)
         return if %i[stopping dead].include?(@state)
 
+        @purpose = purpose
         end_with("TERM", (ready? ? @plan.shutdown_timeout_s : 0) + KILL_GRACE_S, now_s)
       end
 
       # Asks it to exit without finishing its work.
-      def stop_now(now_s)
-        end_with("QUIT", KILL_GRACE_S, now_s) unless @state == :dead || @signal == "QUIT"
+      def stop_now(now_s, purpose: :asked)
+        return if @state == :dead || @signal == "QUIT"
+
+        @purpose = purpose unless stopping?
+        end_with("QUIT", KILL_GRACE_S, now_s)
       end
 
       # @param command [Hash{Symbol=>Object}] "do" and its arguments; see {Service::WorkerCommands}
@@ -131,7 +138,7 @@ module Chaton
       # Kills it, once; its end is noticed like any other. A ready worker is killed only because no Ruby thread of it
       # gets the GVL.
       def kill
-        blame_work(silence) if ready?
+        blame_work(silence) if (@hung = ready?)
         @due_at = Float::INFINITY
         @killed = true
         @pid ? signal("KILL") : @forker.kill
@@ -158,8 +165,8 @@ module Chaton
 
       # @return [Symbol] why it ended, for the metrics; call it when it has ended
       def end_reason
-        return :killed if @killed && @served
-        return :asked if stopping?
+        return @hung ? :hung : :killed if @killed && @served
+        return @purpose if stopping?
 
         @served ? :died : :boot
       end

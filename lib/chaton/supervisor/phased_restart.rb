@@ -78,7 +78,7 @@ module Chaton
       def stop_old_worker
         @replaced = @slot.child
         @slot.vacate
-        @replaced.stop(EventLoop.now_s)
+        @replaced.stop(EventLoop.now_s, purpose: :restart)
         to(:leaving)
       end
 
@@ -100,7 +100,7 @@ module Chaton
         return false unless @child.ready?
 
         @replaced = @slot.promote
-        @replaced&.stop(EventLoop.now_s)
+        @replaced&.stop(EventLoop.now_s, purpose: :restart)
         to(:draining)
       end
 

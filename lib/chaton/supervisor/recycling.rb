@@ -4,7 +4,7 @@ require_relative "event_loop"
 
 module Chaton
   class Supervisor
-    # Replaces one worker by another one with the same code:
+    # Replaces one worker, whose memory has grown too large, by another one with the same code:
     #
     #   booting → draining → done        the successor starts first (:replace_first)
     #   leaving → filling → done         the old one exits first: where there is no room for both (:retire_first), or
@@ -73,7 +73,7 @@ module Chaton
         return finish(:abandoned) if @successor.dead?
         return false unless @successor.ready?
 
-        @slot.promote&.stop(EventLoop.now_s)
+        @slot.promote&.stop(EventLoop.now_s, purpose: :memory)
         @step = :draining
         true
       end
@@ -81,7 +81,8 @@ module Chaton
       # The slot is vacated first, so that the worker's end does not count as a death.
       def stop_old_worker
         @slot.vacate
-        @at_once ? @child.stop_now(EventLoop.now_s) : @child.stop(EventLoop.now_s)
+        how = @at_once ? :stop_now : :stop
+        @child.public_send(how, EventLoop.now_s, purpose: :memory)
         @step = :leaving
       end
 

@@ -18,7 +18,7 @@ module Chaton
       attr_reader :worker_slots
       # @return [Array<Child>] all that are not dead
       attr_reader :children
-      # @return [Hash{Symbol=>Integer}] workers that have ended, by reason: asked, died, killed, boot
+      # @return [Hash{Symbol=>Integer}] workers that have ended, by reason
       attr_reader :exits
       # @return [Preloader, InProcessForker] forks the workers of new slots
       attr_accessor :forker
@@ -41,7 +41,7 @@ module Chaton
         @children = []
         @free_scoreboard_slots = (0...self.class.scoreboard_slots(plan.workers)).to_a
         @stopping = false
-        @exits = { asked: 0, died: 0, killed: 0, boot: 0 }
+        @exits = { asked: 0, restart: 0, memory: 0, died: 0, hung: 0, killed: 0, boot: 0 }
       end
 
       def ios = @children.map { |child| child.channel.io }.reject(&:closed?)

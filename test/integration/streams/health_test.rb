@@ -24,6 +24,20 @@ class StreamsHealthTest < Minitest::Test
     assert_equal 0, server.stop(timeout_s: 60)
   end
 
+  def test_streams_are_not_ready_while_they_are_too_far_behind
+    create
+    log.write(topic, Array.new(10) { |number| [number.to_s, "k#{number}"] })
+    server = boot_streams(<<~RUBY, config: "admin { bind \"unix://admin.sock\"; lag_max 9 }")
+      class EventsConsumer < Chaton::Consumer
+        def consume(batch) = batch.each { |_| sleep 0.01 until File.exist?("go") }
+      end
+    RUBY
+    ready(server, 503, /worker 0 is 10 records behind in one of its topics \(lag_max is 9\)/)
+    server.write("go", "")
+    ready(server, 200)
+    assert_equal 0, server.stop(timeout_s: 60)
+  end
+
   def test_records_and_lag_are_counted_by_topic_and_group
     create(partitions: 2)
     log.write(topic, Array.new(10) { |number| [number.to_s, "k#{number}"] })
@@ -36,10 +50,15 @@ class StreamsHealthTest < Minitest::Test
       end
     RUBY
     labels = { topic: topic, group: group }
-    metrics(server, "the lag is shown") { |found| found.value("chaton_stream_lag", **labels) == 10 }
+    metrics(server, "the lag and its age are shown") do |found|
+      found.value("chaton_stream_lag", **labels) == 10 && found.value("chaton_stream_lag_age_seconds", **labels) > 1
+    end
     server.write("go", "")
-    found = metrics(server, "all are done") { |one| one.value("chaton_stream_lag", **labels) == 0 }
+    found = metrics(server, "all are done") do |one|
+      %w[lag lag_age_seconds].all? { |name| one.value("chaton_stream_#{name}", **labels).zero? }
+    end
     assert_equal 10, found.value("chaton_stream_records_total", **labels)
+    assert_operator found.value("chaton_stream_rebalances_total", **labels), :>=, 1
     assert_equal 0, found.value("chaton_stream_dead_letters_total", **labels)
     server.signal("KILL", server.workers.first)
     metrics(server, "the worker has died") { |one| one.value("chaton_worker_exits_total", reason: "died") == 1 }
@@ -56,10 +75,10 @@ class StreamsHealthTest < Minitest::Test
     end
   end
 
-  def ready(server, status)
+  def ready(server, status, why = //)
     server.eventually("it is #{status}", timeout_s: 60) do
       answer = AdminClient.new(server.path("admin.sock")).get("/ready?role=streams")
-      answer if answer.status == status
+      answer if answer.status == status && answer.reasons.match?(why)
     end
   end
 end

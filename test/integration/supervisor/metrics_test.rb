@@ -69,6 +69,23 @@ class MetricsTest < Minitest::Test
     assert_equal 0, server.stop(timeout_s: WAIT_S)
   end
 
+  # Ruby tells who waits for its lock from 3.3 on.
+  def test_waits_for_the_gvl_are_counted_where_ruby_reports_them
+    app = "run ->(_) { until_s = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) + 0.05; " \
+          "nil while Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) < until_s; sleep 0.01; [200, {}, []] }"
+    server = boot(rackup: app, config: "workers 1\nthreads 4..4\n#{ADMIN}")
+    assert_equal [200] * 8, Array.new(8) { Thread.new { server.get.status } }.map(&:value)
+    reports = RUBY_VERSION.to_f >= 3.3
+    metrics = scrape(server) do |found|
+      found.value("chaton_responses_total", class: "2xx") == 8 &&
+        (!reports || found.value("chaton_gvl_wait_seconds_count", role: "web") == 8)
+    end
+    waited_s = metrics.value("chaton_gvl_wait_seconds_sum", role: "web")
+    reports ? assert_operator(waited_s, :>, 0) : assert_nil(waited_s)
+    assert_nil metrics.value("chaton_gvl_wait_seconds_count", role: "jobs")
+    assert_equal 0, server.stop(timeout_s: WAIT_S)
+  end
+
   def test_a_process_without_workers_has_them_too
     server = boot(config: "workers 0\n#{ADMIN}")
     assert_equal 200, server.get.status

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "json"
 require_relative "config_case"
 require "chaton/cli/plan_report"
 
@@ -27,6 +28,26 @@ class AdminConfigTest < ConfigCase
   def test_hosts_are_words
     assert_equal %w[a b c], plan("admin { bind \"tcp://[::1]\"; hosts \"a\", \"b\"; hosts \"c\" }").admin.admin_hosts
     assert_match(/hosts must be names of hosts/, only_problem("admin { hosts 1 }").to_s)
+  end
+
+  def test_statsd_needs_no_bind_and_has_a_port_of_its_own
+    admin = plan("admin { statsd \"udp://localhost\"; statsd_interval_s 1; statsd_tags true }").admin
+    assert_equal [[], "udp://localhost:8125", 1.0, true],
+                 [admin.admin_bind, admin.admin_statsd, admin.admin_statsd_interval_s, admin.admin_statsd_tags]
+    assert_equal "udp://[::1]:99", plan("admin { statsd \"udp://[::1]:99\" }").admin.admin_statsd
+    ["tcp://a:1", "udp://a:0", "udp://a:65536", "udp://a:b", "udp://a:1/x", "udp://u:p@a:1"].each do |wrong|
+      assert_match(/statsd must be a URI such as/, only_problem("admin { statsd \"#{wrong}\" }").to_s)
+    end
+  end
+
+  def test_only_where_metrics_are_read_are_waits_timed_and_brokers_counted
+    of = lambda do |text|
+      document = JSON.parse(plan("streams {}\n#{text}").engine_document(roles: [:streams], slot: 0))
+      [document["pool"]["gvl_wait"], document["streams"]["broker_statistics_ms"]]
+    end
+    assert_equal [false, 0], of.call("")
+    assert_equal [true, 10_000], of.call("admin { bind \"tcp://127.0.0.1\" }")
+    assert_equal [true, 2_000], of.call("admin { statsd \"udp://a\"; broker_statistics_s 2 }")
   end
 
   def test_mistakes_are_named

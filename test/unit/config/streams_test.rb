@@ -37,8 +37,8 @@ class StreamsConfigTest < ConfigCase
     assert_equal [nil] * 4, log.values_at("username", "compression", "retention_ms", "retention_bytes")
     assert_equal [[], [], [], nil, 5.0, 3.0], [streams.routes, streams.topics, streams.load, streams.threads,
                                                streams.produce_timeout_s, streams.flush_timeout_s]
-    assert_equal({ "groups" => [], "commit_interval_ms" => 100, "ready_batches" => 2, "group_retry_max_ms" => 30_000 },
-                 section(""))
+    assert_equal({ "groups" => [], "commit_interval_ms" => 100, "ready_batches" => 2, "group_retry_max_ms" => 30_000,
+                   "broker_statistics_ms" => 0 }, section(""))
   end
 
   def test_a_topic_with_all_keywords

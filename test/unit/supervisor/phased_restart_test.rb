@@ -48,6 +48,7 @@ class RolloutTest < Minitest::Test
     assert_same @other, @worker_set.forker
     assert_predicate @forker, :retired?
     assert_equal 1, @over
+    assert_equal({ restart: 2 }, @worker_set.exits.select { |_, count| count.positive? })
   end
 
   def test_code_that_does_not_load_changes_nothing

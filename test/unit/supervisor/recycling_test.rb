@@ -25,6 +25,7 @@ class RecyclingTest < Minitest::Test
     assert_same @forker, newest.forker
     assert_predicate @recycling, :running?
     lose(@old, "exit 0")
+    assert_equal({ memory: 1 }, @worker_set.exits.select { |_, count| count.positive? })
     step
     assert_equal :done, @recycling.state
     assert_untouched
@@ -63,6 +64,7 @@ class RecyclingTest < Minitest::Test
     recycle(:retire_first, at_once: true)
     assert_equal %w[QUIT], signals
     assert_nil @old.death_cause("exit 0")
+    assert_equal :memory, @old.end_reason
     assert_predicate @recycling, :at_once?
   end
 

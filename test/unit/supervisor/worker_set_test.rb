@@ -109,6 +109,17 @@ class WorkerSetTest < Minitest::Test
     assert_match(/worker stopped/, @output.string)
   end
 
+  def test_why_workers_ended_is_counted
+    build_worker_set(workers: 6)
+    stopped, late, hung, died, boot, left = @worker_set.children.dup
+    [stopped, late, hung, died, left].each { |child| make_ready(child) }
+    [stopped, late, left].each { |child| child.stop(0) }
+    left.stop_now(0, purpose: :memory)
+    [late, hung].each(&:kill)
+    [stopped, late, hung, died, boot, left].each { |child| lose(child) }
+    assert_equal({ asked: 2, restart: 0, memory: 0, died: 1, hung: 1, killed: 1, boot: 1 }, @worker_set.exits)
+  end
+
   def test_a_boot_that_takes_too_long_is_ended
     build_worker_set(workers: 1)
     tick(11)

@@ -41,12 +41,14 @@ pub struct GvlCounts {
     /// The scheduler asks to be notified when no pool thread is left that can run although
     /// work waits, or when a thread outside the pool competes with one of the pool.
     is_watched: AtomicBool,
+    /// Whether the waits of pool threads are timed.
+    times_waits: bool,
     event_fd: Arc<EventFd>,
 }
 
 impl GvlCounts {
-    /// `event_fd` wakes the scheduler.
-    pub fn new(event_fd: Arc<EventFd>) -> Self {
+    /// `event_fd` wakes the scheduler. `times_waits`: whether the waits of pool threads are timed.
+    pub fn new(event_fd: Arc<EventFd>, times_waits: bool) -> Self {
         Self {
             wanting: AtomicUsize::new(0),
             outsiders: AtomicUsize::new(0),
@@ -55,8 +57,14 @@ impl GvlCounts {
             outsider_holds: AtomicBool::new(false),
             is_wakeable: AtomicBool::new(false),
             is_watched: AtomicBool::new(true),
+            times_waits,
             event_fd,
         }
+    }
+
+    /// Whether the waits of pool threads are timed.
+    pub fn times_waits(&self) -> bool {
+        self.times_waits
     }
 
     /// Whether more threads than the calling one, which holds the GVL, want it.
@@ -80,6 +88,9 @@ impl GvlCounts {
     /// The thread wants the GVL.
     pub fn ready(&self, thread: &ThreadRecord) {
         thread.held_since_ns.store(0, Relaxed);
+        if self.times_waits {
+            thread.ready_since_ns.store(clock::now_ns(), Relaxed);
+        }
         if !thread.can_run.swap(true, SeqCst) {
             self.wanting.fetch_add(1, SeqCst);
             if thread.has_work() {
@@ -93,7 +104,13 @@ impl GvlCounts {
 
     /// The thread has got the GVL.
     pub fn resumed(&self, thread: &ThreadRecord) {
-        thread.held_since_ns.store(clock::now_ns(), Relaxed);
+        let now = clock::now_ns();
+        thread.held_since_ns.store(now, Relaxed);
+        let ready_since_ns = thread.ready_since_ns.load(Relaxed);
+        if ready_since_ns != 0 {
+            thread.ready_since_ns.store(0, Relaxed);
+            thread.gvl_wait_ns.fetch_add(now.saturating_sub(ready_since_ns), Relaxed);
+        }
         self.outsider_holds.store(false, SeqCst);
         if !thread.can_run.swap(true, SeqCst) {
             self.wanting.fetch_add(1, SeqCst);
@@ -252,7 +269,7 @@ mod tests {
     }
 
     fn counts() -> GvlCounts {
-        GvlCounts::new(Arc::new(EventFd::new().unwrap()))
+        GvlCounts::new(Arc::new(EventFd::new().unwrap()), false)
     }
 
     #[test]
@@ -286,6 +303,26 @@ mod tests {
         counts.resumed(&b);
         counts.suspended(&b);
         assert!(!counts.event_fd.clear(), "not watched any more");
+    }
+
+    #[test]
+    fn waits_are_timed_only_where_that_is_asked_for() {
+        for (times_waits, least_ns) in [(true, 5_000_000), (false, 0)] {
+            let event_fd = Arc::new(EventFd::new().unwrap());
+            let (counts, a) = (GvlCounts::new(event_fd, times_waits), thread(0));
+            counts.ready(&a);
+            if times_waits {
+                a.ready_since_ns.fetch_sub(5_000_000, Relaxed);
+            }
+            counts.resumed(&a);
+            let waited_ns = a.gvl_wait_ns.load(Relaxed);
+            assert!(waited_ns >= least_ns && (times_waits || waited_ns == 0), "{waited_ns}");
+            counts.suspended(&a);
+            counts.resumed(&a);
+            assert_eq!(a.gvl_wait_ns.load(Relaxed), waited_ns, "it did not wait again");
+            a.run(None);
+            assert_eq!(a.gvl_wait_ns.load(Relaxed), 0, "the next work has not waited");
+        }
     }
 
     #[test]

@@ -91,6 +91,7 @@ impl PoolThread {
                 let cpu_ns = || self.thread.probe.cpu_ns().unwrap_or(0);
                 let times = &mut state.cpu_times;
                 self.meter.borrow_mut().ended(times, role, since_ns, now, cpu_ns);
+                self.count_gvl_wait(role);
             }
         }
         let taken = if self.must_yield(&state, now) {
@@ -130,6 +131,14 @@ impl PoolThread {
     /// a crowd of clients that gave up must not make the rest look long.
     pub fn skip(&self) {
         self.current.set(self.current.get().map(|(role, _)| (role, None)));
+    }
+
+    /// Counts how long the work that has ended has waited for the GVL. The pool's lock is held.
+    fn count_gvl_wait(&self, role: Role) {
+        let Some(true) = self.pool.gvl.as_ref().map(|counts| counts.times_waits()) else { return };
+        let counters = self.pool.scoreboard.counters(self.pool.settings.slot);
+        let waited_ns = self.thread.gvl_wait_ns.load(Relaxed);
+        counters.gvl_wait[role as usize].add_alone(waited_ns);
     }
 
     /// Blocks until there may be something to take. The caller has released
@@ -226,7 +235,8 @@ mod tests {
 
     fn pool_with(threads_max: usize, gvl_events: bool) -> Arc<Pool> {
         let scoreboard = Arc::new(Scoreboard::new(1).unwrap());
-        let pool = Pool::new(PoolSettings::for_tests(threads_max), scoreboard, gvl_events).unwrap();
+        let settings = PoolSettings { gvl_wait: true, ..PoolSettings::for_tests(threads_max) };
+        let pool = Pool::new(settings, scoreboard, gvl_events).unwrap();
         let limits = QueueLimits { count_max: 100, bytes_max: 100, age_max_ms: 0 };
         pool.register(Role::Web, limits);
         pool
@@ -337,6 +347,31 @@ mod tests {
             counts.resumed(&thread.thread);
         };
         assert!(yields_in(&pool, 50, block));
+    }
+
+    #[test]
+    fn the_time_that_work_waits_for_the_gvl_is_counted_by_role() {
+        for gvl_events in [true, false] {
+            let pool = pool_with(2, gvl_events);
+            let thread = pool.enter();
+            for id in 0..2 {
+                pool.enqueue(request(id)).ok().unwrap();
+                assert!(matches!(thread.take(), Take::Work(_)));
+                if let Some(counts) = &pool.gvl {
+                    counts.ready(&thread.thread);
+                    thread.thread.ready_since_ns.fetch_sub(3_000_000_000, Relaxed);
+                    counts.resumed(&thread.thread);
+                }
+            }
+            assert!(matches!(thread.take(), Take::Wait));
+            let mut found = [(); 3].map(|()| crate::process::counters::TimeTotals::default());
+            let counters = pool.scoreboard.counters(0);
+            let waits = counters.gvl_wait.iter().zip(&mut found);
+            waits.for_each(|(histogram, totals)| histogram.sum_into(totals));
+            let counts = found.each_ref().map(|totals| totals.buckets.iter().sum::<u64>());
+            assert_eq!(counts, if gvl_events { [2, 0, 0] } else { [0; 3] });
+            assert!(!gvl_events || found[0].sum_ns >= 6_000_000_000, "{found:?}");
+        }
     }
 
     #[test]

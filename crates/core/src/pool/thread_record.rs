@@ -27,6 +27,11 @@ pub struct ThreadRecord {
     /// CRuby 3.3 and later: since when it holds the GVL (ns of the clock); 0 while it does
     /// not.
     pub held_since_ns: AtomicU64,
+    /// CRuby 3.3 and later, where [`GvlCounts`](super::gvl_activity::GvlCounts) times waits: since when it
+    /// waits for the GVL (ns of the clock); 0 while it does not.
+    pub ready_since_ns: AtomicU64,
+    /// The same: how long its work has waited for the GVL (ns).
+    pub gvl_wait_ns: AtomicU64,
     /// Before CRuby 3.3: its CPU clock when the scheduler last read it (ns).
     cpu_read_ns: AtomicU64,
 }
@@ -43,6 +48,8 @@ impl ThreadRecord {
             used_ns: AtomicU64::new(0),
             can_run: AtomicBool::new(false),
             held_since_ns: AtomicU64::new(0),
+            ready_since_ns: AtomicU64::new(0),
+            gvl_wait_ns: AtomicU64::new(0),
             cpu_read_ns: AtomicU64::new(0),
         }
     }
@@ -51,6 +58,7 @@ impl ThreadRecord {
     pub fn run(&self, work: Option<(Arc<dyn Work>, u64)>) -> Option<(Arc<dyn Work>, u64)> {
         self.work_since_ns.store(work.as_ref().map_or(0, |(_, since)| *since), Relaxed);
         self.used_ns.store(0, Relaxed);
+        self.gvl_wait_ns.store(0, Relaxed);
         std::mem::replace(&mut *self.current.lock(), work)
     }
 

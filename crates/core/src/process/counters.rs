@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use parking_lot::{Mutex, RwLock};
 
 use crate::atomic_text::AtomicText;
+use crate::work::Role;
 
-/// Pairs of job class and queue, and of topic and group, that are counted by name; the others are
+/// Pairs of job class and queue, of topic and group, and brokers that are counted by name; the others are
 /// counted together.
 pub const NAMES_MAX: usize = 200;
 /// The entry of all others.
@@ -130,6 +131,10 @@ pub struct TopicCounters {
     pub dead_letters: AtomicU64,
     /// A gauge: records that are not done, in the partitions that the worker has.
     pub lag: AtomicU64,
+    /// A gauge: the time of the oldest of them (ms since 1970); 0 without one.
+    pub oldest_ms: AtomicU64,
+    /// Times that partitions were assigned, revoked or lost.
+    pub rebalances: AtomicU64,
 }
 
 /// Spans of traces. Several threads write them.
@@ -142,6 +147,24 @@ pub struct TraceCounters {
     pub dropped: AtomicU64,
 }
 
+/// What Kafka's clients do with one broker.
+#[repr(C)]
+#[derive(Default)]
+pub struct BrokerCounters {
+    /// Requests that were sent.
+    pub requests: AtomicU64,
+    /// Requests and responses that failed.
+    pub errors: AtomicU64,
+    /// Requests without an answer in time.
+    pub timeouts: AtomicU64,
+    /// Attempts to connect.
+    pub connects: AtomicU64,
+    /// Round trips that were timed.
+    pub round_trips: AtomicU64,
+    /// How long they took together (µs).
+    pub round_trips_us: AtomicU64,
+}
+
 /// The counters of one row.
 #[repr(C, align(128))]
 pub struct WorkCounters {
@@ -149,10 +172,16 @@ pub struct WorkCounters {
     pub requests: RequestCounters,
     /// Spans.
     pub traces: TraceCounters,
+    /// How long work has waited for the GVL, by [`Role`]. Written with the pool's lock.
+    pub gvl_wait: [TimeHistogram; Role::ALL.len()],
+    /// Outcomes of jobs that were not written, because another process has taken the jobs over.
+    pub jobs_fenced: AtomicU64,
     /// Jobs, in the order of [`WorkNames`]; the last entry is that of all others.
     pub jobs: [ClassCounters; NAMES_MAX + 1],
     /// Records, in the order of their [`WorkNames`].
     pub topics: [TopicCounters; NAMES_MAX + 1],
+    /// Kafka's brokers, in the order of their [`WorkNames`].
+    pub brokers: [BrokerCounters; NAMES_MAX + 1],
 }
 
 const FREE: u32 = 0;
@@ -162,9 +191,9 @@ const READY: u32 = 2;
 #[repr(C)]
 struct NameEntry {
     state: AtomicU32,
-    /// A job class, or a topic.
+    /// A job class, a topic, or a broker.
     name: AtomicText<{ NAME_BYTES_MAX / 8 }>,
-    /// Its queue, or its group.
+    /// Its queue, or its group; empty for a broker.
     place: AtomicText<{ NAME_BYTES_MAX / 8 }>,
 }
 

@@ -13,20 +13,20 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 
-use crate::process::counters::{ClassCounters, NameCache, WorkCounters, WorkNames};
+use crate::process::counters::{BrokerCounters, ClassCounters, NameCache, WorkCounters, WorkNames};
 use crate::shared_mapping::{Layout, SharedMapping};
 
 /// Raise the version with every change of [`WorkerGauges`], [`WorkCounters`] or [`WorkNames`].
 ///
 /// All gauges come first, so that a look at all of them touches few pages, then all counters. The
-/// counters of two more elements are the names of what is counted: of jobs and of topics.
+/// counters of three more elements are the names of what is counted: of jobs, topics and brokers.
 const LAYOUT: Layout = Layout {
     magic: *b"chatscor",
-    version: 5,
+    version: 6,
     element_bytes: size_of::<WorkerGauges>() + size_of::<WorkCounters>(),
 };
 /// Tables of names behind the slots.
-const NAME_TABLES: usize = 2;
+const NAME_TABLES: usize = 3;
 const _: () = assert!(size_of::<WorkNames>() <= size_of::<WorkCounters>());
 
 /// The gauges of one worker. Padded so that two workers never share a cache line.
@@ -182,6 +182,7 @@ pub struct Scoreboard {
     fd: OwnedFd,
     class_names: NameCache,
     topic_names: NameCache,
+    broker_names: NameCache,
 }
 
 impl Scoreboard {
@@ -192,8 +193,8 @@ impl Scoreboard {
     pub fn new(len: usize) -> io::Result<Self> {
         let (mapping, fd) =
             SharedMapping::create(c"chaton-scoreboard", LAYOUT, len.max(1) + NAME_TABLES)?;
-        let (class_names, topic_names) = Default::default();
-        Ok(Self { mapping, fd, class_names, topic_names })
+        let (class_names, topic_names, broker_names) = Default::default();
+        Ok(Self { mapping, fd, class_names, topic_names, broker_names })
     }
 
     /// Maps the scoreboard behind an inherited descriptor, which stays the caller's.
@@ -202,8 +203,8 @@ impl Scoreboard {
     /// `InvalidInput` when it is not a scoreboard of this layout, else the operating system's error.
     pub fn open(inherited: RawFd) -> io::Result<Self> {
         let (mapping, fd) = SharedMapping::open(inherited, LAYOUT)?;
-        let (class_names, topic_names) = Default::default();
-        Ok(Self { mapping, fd, class_names, topic_names })
+        let (class_names, topic_names, broker_names) = Default::default();
+        Ok(Self { mapping, fd, class_names, topic_names, broker_names })
     }
 
     /// The descriptor by which a process that is executed anew maps the same scoreboard.
@@ -267,6 +268,12 @@ impl Scoreboard {
         unsafe { self.counters_at(self.len() + 1).cast::<WorkNames>().as_ref() }
     }
 
+    /// The brokers of Kafka that are counted.
+    pub fn broker_names(&self) -> &WorkNames {
+        // SAFETY: as above.
+        unsafe { self.counters_at(self.len() + 2).cast::<WorkNames>().as_ref() }
+    }
+
     /// Frees a slot for the next worker. What was counted stays.
     ///
     /// # Panics
@@ -274,7 +281,10 @@ impl Scoreboard {
     pub fn clear(&self, index: usize) {
         self.slot(index).clear();
         if self.slot(index).counted.load(Relaxed) != 0 {
-            self.counters(index).topics.iter().for_each(|topic| topic.lag.store(0, Relaxed));
+            for topic in &self.counters(index).topics {
+                topic.lag.store(0, Relaxed);
+                topic.oldest_ms.store(0, Relaxed);
+            }
         }
     }
 
@@ -320,6 +330,13 @@ impl OwnGauges {
         let scoreboard = &self.scoreboard;
         let index = scoreboard.class_names.index(scoreboard.class_names(), class, queue);
         &self.counters().jobs[index]
+    }
+
+    /// The counters of a broker of Kafka.
+    pub fn broker_counters(&self, broker: &str) -> &BrokerCounters {
+        let scoreboard = &self.scoreboard;
+        let index = scoreboard.broker_names.index(scoreboard.broker_names(), broker, "");
+        &self.counters().brokers[index]
     }
 
     /// The place of the counters of a topic and group in [`WorkCounters::topics`].
@@ -404,7 +421,7 @@ mod tests {
 
     /// Fails when a gauge was added, removed or moved: raise the version of [`LAYOUT`] then.
     #[test]
-    fn version_5_of_the_layout_is_this_one() {
+    fn version_6_of_the_layout_is_this_one() {
         let gauges = WorkerGauges::default();
         let start = &raw const gauges as usize;
         let at = |gauge: usize| gauge - start;
@@ -430,8 +447,8 @@ mod tests {
             at(&raw const gauges.accepted_at_ms as usize),
             at(&raw const gauges.counted as usize),
         ];
-        assert_eq!((LAYOUT.version, size_of::<WorkerGauges>()), (5, 256));
-        assert_eq!((size_of::<WorkCounters>(), size_of::<WorkNames>()), (61_440, 40_064));
+        assert_eq!((LAYOUT.version, size_of::<WorkerGauges>()), (6, 256));
+        assert_eq!((size_of::<WorkCounters>(), size_of::<WorkNames>()), (74_752, 40_064));
         assert_eq!(
             places,
             [0, 4, 8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 168, 176, 184, 188, 192, 200, 208]

@@ -256,6 +256,10 @@ impl Fetcher {
         let counters = &self.state.counters;
         counters.round_trips.fetch_add(1, Ordering::Relaxed);
         counters.fenced.fetch_add(reply.fenced as u64, Ordering::Relaxed);
+        if let Some(gauges) = &self.state.config.gauges {
+            let fenced = &gauges.counters().jobs_fenced;
+            fenced.fetch_add(reply.fenced as u64, Ordering::Relaxed);
+        }
         counters.claimed.fetch_add(reply.jobs.len() as u64, Ordering::Relaxed);
         if plan.count > 0 && reply.jobs.is_empty() {
             counters.empty_claims.fetch_add(1, Ordering::Relaxed);

@@ -36,6 +36,8 @@ pub(super) struct AssignedPartition {
     pub route: Arc<Route>,
     inner: Mutex<Inner>,
     end: AtomicI64,
+    /// See [`AssignedPartition::oldest_ms`]; 0 without such a record.
+    oldest_ms: AtomicI64,
     room_wait: RoomWait,
 }
 
@@ -72,6 +74,7 @@ impl AssignedPartition {
             route: route.clone(),
             inner: Mutex::new(Inner { state, in_flight, exhausted: false }),
             end: AtomicI64::new(-1),
+            oldest_ms: AtomicI64::new(0),
             room_wait: RoomWait::default(),
         })
     }
@@ -218,6 +221,17 @@ impl AssignedPartition {
     /// Records between the first one that is not done and the end, where both are known.
     pub fn lag(&self) -> Option<u64> {
         self.lag_of(&self.inner.lock())
+    }
+
+    /// The time of the oldest record that is not done (ms since 1970). While that record is not
+    /// fetched, it is that of the one before, or the time since when there is a lag.
+    pub fn oldest_ms(&self, now: Now) -> Option<i64> {
+        let inner = self.inner.lock();
+        let before = Some(self.oldest_ms.load(Ordering::Relaxed)).filter(|ms| *ms > 0);
+        let lags = self.lag_of(&inner).is_some_and(|lag| lag > 0);
+        let oldest = lags.then(|| inner.state.head_time_ms().or(before).unwrap_or(now.ms));
+        self.oldest_ms.store(oldest.unwrap_or(0), Ordering::Relaxed);
+        oldest
     }
 
     fn lag_of(&self, inner: &Inner) -> Option<u64> {

@@ -67,6 +67,8 @@ pub(super) struct Poller {
     ends_at_ns: u64,
     /// Some partitions have records that were not fetched: nothing reports when their ends move.
     behind: bool,
+    /// The metrics show a lag, which batches that end may have made smaller.
+    lags: bool,
     /// When something is due.
     next_ns: u64,
 }
@@ -93,6 +95,7 @@ impl Poller {
             producer: SharedProducer::default(),
             ends_at_ns: 0,
             behind: true,
+            lags: false,
             next_ns: 0,
         }
     }

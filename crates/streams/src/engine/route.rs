@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-use chaton_core::process::counters::TopicCounters;
+use chaton_core::process::counters::{TopicCounters, OTHER};
 use chaton_core::process::scoreboard::OwnGauges;
 use parking_lot::Mutex;
 
@@ -23,9 +23,8 @@ pub(super) struct Route {
     /// Batches read ahead per partition or key lane.
     pub ready_batches: usize,
     pub counters: Arc<StreamCounters>,
-    /// Where it is counted for the metrics: this process's counters, and the place of the topic in
-    /// them.
-    pub metrics: Option<(OwnGauges, usize)>,
+    /// Where it is counted for the metrics.
+    pub metrics: Option<RouteMetrics>,
     /// The next number of a batch.
     pub batch_ids: Arc<AtomicU64>,
     /// Its transactional producer, made when it is first used. Held during a transaction, so that
@@ -33,10 +32,39 @@ pub(super) struct Route {
     pub transactor: Mutex<Option<Box<dyn TransactionalProducer>>>,
 }
 
+/// A route's place among the counters of this process.
+pub(super) struct RouteMetrics {
+    gauges: OwnGauges,
+    /// The place of the topic and group.
+    index: usize,
+    /// Its part of the lag there; topics without a name of their own share a place.
+    lag: AtomicU64,
+}
+
+impl RouteMetrics {
+    pub fn new(gauges: OwnGauges, topic: &str, group: &str) -> Self {
+        let index = gauges.topic_index(topic, group);
+        Self { gauges, index, lag: AtomicU64::new(0) }
+    }
+
+    fn counters(&self) -> &TopicCounters {
+        &self.gauges.counters().topics[self.index]
+    }
+
+    /// Shows the lag, and the time of the oldest record that is not done (ms since 1970).
+    pub fn show_lag(&self, lag: u64, oldest_ms: u64) {
+        let before = self.lag.swap(lag, Ordering::Relaxed);
+        self.counters().lag.fetch_add(lag.wrapping_sub(before), Ordering::Relaxed);
+        if self.index != OTHER {
+            self.counters().oldest_ms.store(oldest_ms, Ordering::Relaxed);
+        }
+    }
+}
+
 impl Route {
     /// The counters for the metrics.
-    pub fn metrics(&self) -> Option<&TopicCounters> {
-        self.metrics.as_ref().map(|(gauges, index)| &gauges.counters().topics[*index])
+    fn metrics(&self) -> Option<&TopicCounters> {
+        self.metrics.as_ref().map(RouteMetrics::counters)
     }
 
     /// Counts records that are done.
@@ -44,6 +72,13 @@ impl Route {
         self.counters.records.fetch_add(count as u64, Ordering::Relaxed);
         if let Some(metrics) = self.metrics() {
             metrics.records.fetch_add(count as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts that some of its partitions were assigned, revoked or lost.
+    pub fn count_rebalance(&self) {
+        if let Some(metrics) = self.metrics() {
+            metrics.rebalances.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -61,5 +96,27 @@ impl Route {
         if let Some(metrics) = self.metrics() {
             metrics.dead_letters.fetch_add(1, Ordering::Relaxed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chaton_core::process::scoreboard::Scoreboard;
+
+    #[test]
+    fn the_lags_of_topics_without_names_of_their_own_are_added_up() {
+        let gauges = OwnGauges::new(Arc::new(Scoreboard::new(1).unwrap()), 0);
+        (0..OTHER).for_each(|number| {
+            gauges.topic_index(&format!("t{number}"), "app");
+        });
+        let routes = ["a", "b"].map(|topic| RouteMetrics::new(gauges.clone(), topic, "app"));
+        routes[0].show_lag(5, 1_000);
+        routes[1].show_lag(7, 2_000);
+        let other = &gauges.counters().topics[OTHER];
+        assert_eq!(other.lag.load(Ordering::Relaxed), 12);
+        routes[0].show_lag(0, 0);
+        assert_eq!(other.lag.load(Ordering::Relaxed), 7);
+        assert_eq!(other.oldest_ms.load(Ordering::Relaxed), 0, "unknown: the oldest of many");
     }
 }

@@ -20,6 +20,8 @@ pub struct EngineSettings {
     pub ready_batches: usize,
     /// The longest pause in ms between attempts to join a group.
     pub group_retry_max_ms: u64,
+    /// Kafka: how often clients count their traffic with each broker, in ms; 0: never.
+    pub broker_statistics_ms: u64,
     /// It joins no group until [`Engine::resume`](super::Engine::resume), because the process is not
     /// ready yet.
     #[serde(skip)]
@@ -123,6 +125,7 @@ impl EngineSettings {
             commit_interval_ms: 100,
             ready_batches: 2,
             group_retry_max_ms: 30_000,
+            broker_statistics_ms: 0,
             begins_held: false,
             in_flight: None,
             gauges: None,

@@ -14,6 +14,7 @@
 
 mod admin;
 mod broker_address;
+mod broker_statistics;
 mod config;
 mod error_reporter;
 mod errors;
@@ -27,8 +28,10 @@ mod refusal_check;
 mod transactional_producer;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use chaton_core::event_fd::EventFd;
+use chaton_core::process::scoreboard::OwnGauges;
 
 use super::{
     AdminClient, GroupMember, Partition, PartitionReader, Position, Producer, RecordLog, Result,
@@ -78,6 +81,11 @@ impl RecordLog for KafkaLog {
 
     fn reader(&self, partition: &Partition, from: Position) -> Result<Box<dyn PartitionReader>> {
         Ok(Box::new(reader::KafkaReader::new(&self.config, partition, from)?))
+    }
+
+    fn count_brokers(&self, gauges: &OwnGauges, interval: Duration) {
+        // The first engine of a process counts for all.
+        let _ = self.config.statistics.set((gauges.clone(), interval));
     }
 
     fn admin(&self) -> Result<Box<dyn AdminClient>> {

@@ -27,7 +27,21 @@ module Chaton
                   "Connections at once; further clients wait.", also: %i[connections_max]),
         Option.seconds(:admin, :admin_timeout_s, :admin, 0.1..600.0, 5.0,
                        "How long a client may take to send a request, or to read the response.",
-                       also: %i[timeout_s timeout])
+                       also: %i[timeout_s timeout]),
+        Option.seconds(:admin, :admin_broker_statistics_s, :admin, 1.0..3600.0, 10.0,
+                       "How often the metrics of Kafka's brokers are brought up to date, by clients of workers that " \
+                       "read streams.", also: %i[broker_statistics_s]),
+        Option.in(:admin, :admin_lag_max, :admin, Types::Number.new(1..(1 << 62), off: true), 0,
+                  "A worker in which one topic of a group has more records than this that are not done is not ready " \
+                  "for the role streams.", also: %i[lag_max]),
+        Option.in(:admin, :admin_statsd, :admin, Types::StatsdAddress.new, nil,
+                  "Sends the metrics to a StatsD server, also without a `bind`.",
+                  also: %i[statsd], default_text: "none"),
+        Option.seconds(:admin, :admin_statsd_interval_s, :admin, 0.1..3600.0, 10.0,
+                       "How often the metrics are sent.", also: %i[statsd_interval_s]),
+        Option.in(:admin, :admin_statsd_tags, :admin, Types::Switch.new, false,
+                  "Sends labels as tags (`|#class:HardJob`), as Datadog, Telegraf and others read them; otherwise as " \
+                  "parts of the name.", also: %i[statsd_tags])
       ].freeze
     end
   end

@@ -30,6 +30,23 @@ module Chaton
         def mismatch(_value) = raise(Mismatch, "must be #{rule}")
       end
 
+      # The address of a StatsD server: `udp://127.0.0.1:8125`.
+      class StatsdAddress < Word
+        # Used if none is named.
+        PORT = 8125
+        # Host and port.
+        PATTERN = %r{\Audp://(\[[\h:.]+\]|[\w.-]+)(?::(\d{1,5}))?\z}
+
+        def initialize = super("a URI such as udp://127.0.0.1:#{PORT}", pattern: PATTERN)
+
+        # @return [String] with a port
+        def cast(value)
+          host, port = super.match(PATTERN).captures
+          number = (port || PORT).to_i
+          number.between?(1, 65_535) ? "udp://#{host}:#{number}" : mismatch(value)
+        end
+      end
+
       # Several words, on one line or several.
       class Words < Word
         # Words on one line.

@@ -12,7 +12,7 @@ class EngineCase < JobsUnitCase
             connect_timeout_s: 5.0, answer_timeout_s: 10.0, reliable_push: nil, reliable_push_timeout_s: 2.0,
             durable: true, lock_timeout_s: 5.0, format: 7, lease_s: 30.0, dead_max: 100, dead_age_s: 3600.0 }.freeze
   POOL = { threads_min: 1, threads_max: 8, slot: 0,
-           blocked_ms: 0.1, stall_ms: 0.4, preempt_ms: 4.0, preempt: true, background_share: 10,
+           blocked_ms: 0.1, stall_ms: 0.4, preempt_ms: 4.0, preempt: true, background_share: 10, gvl_wait: false,
            thread_idle_s: 10.0, orphan_exit_s: 30.0 }.freeze
   ENGINE = { queues: [["default", 1], ["low", 1]], mode: "strict", prefetch_s: 0.005, prefetch_max: 100,
              ack_delay_s: 0.002, beat_s: 5.0, tag: "test", labels: [], limit_retry_s: 0.05,

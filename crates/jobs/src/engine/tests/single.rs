@@ -1,6 +1,10 @@
 //! One engine driven step by step.
 
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
 use std::time::Duration;
+
+use chaton_core::process::scoreboard::{OwnGauges, Scoreboard};
 
 use super::flaky_store::FlakyStore;
 use super::stepped_engine::{config, factory, jids, push, queue, SteppedEngine};
@@ -211,7 +215,9 @@ fn acks_of_an_owner_that_was_reclaimed_do_nothing() {
     let factory = factory("fenced");
     let mut store = factory.store();
     push(&mut *store, "low", "a", "", None);
-    let mut engine = SteppedEngine::new(&factory, config(), 1);
+    let gauges = OwnGauges::new(Arc::new(Scoreboard::new(1).unwrap()), 0);
+    let config_with_gauges = Config { gauges: Some(gauges.clone()), ..config() };
+    let mut engine = SteppedEngine::new(&factory, config_with_gauges, 1);
     engine.fetch();
     let job = engine.start_one().unwrap();
     let mut survivor = SteppedEngine::new(&factory, config(), 2);
@@ -223,6 +229,7 @@ fn acks_of_an_owner_that_was_reclaimed_do_nothing() {
     engine.state.locked.lock().quiet = true;
     engine.fetch();
     assert_eq!(engine.state.counters.read().fenced, 1);
+    assert_eq!(gauges.counters().jobs_fenced.load(Ordering::Relaxed), 1);
     assert_eq!(store.stats().unwrap().retries, 0);
     assert_eq!(jids(&mut *store, &queue("low")), ["a"]);
 }

@@ -77,6 +77,20 @@ impl KeyLane {
         self.ready.front()
     }
 
+    /// The records that it has: in flight, being written to the dead-letter topic, or ready.
+    pub fn record_sets(&self) -> impl Iterator<Item = &RecordSet> {
+        let current = match &self.state {
+            LaneState::InFlight { records, .. } => records.as_ref(),
+            LaneState::DeadLetter { letter, .. } => Some(&letter.records),
+            LaneState::Free | LaneState::Waiting { .. } | LaneState::Over => None,
+        };
+        let ready = self.ready.iter().filter_map(|item| match item {
+            ReadyItem::Records(records) => Some(records),
+            ReadyItem::End => None,
+        });
+        current.into_iter().chain(ready)
+    }
+
     pub fn ends_with_end(&self) -> bool {
         matches!(self.ready.back(), Some(ReadyItem::End))
     }

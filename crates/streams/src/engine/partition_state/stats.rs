@@ -1,7 +1,7 @@
 //! A partition's part of the statistics.
 
 use super::super::stats::PartitionStats;
-use super::key_lane::{LaneState, ReadyItem, WaitReason};
+use super::key_lane::{KeyLane, LaneState, ReadyItem, WaitReason};
 use super::{Now, PartitionPhase, PartitionState};
 
 impl PartitionState {
@@ -26,6 +26,16 @@ impl PartitionState {
     /// The first offset that is not done, as far as is known.
     pub fn head(&self) -> Option<i64> {
         self.tracker.head().or(self.tracker.position())
+    }
+
+    /// The time of the first record that is not done (ms since 1970), while the partition holds it.
+    pub fn head_time_ms(&self) -> Option<i64> {
+        let head = self.tracker.head()?;
+        self.lanes.iter().flat_map(KeyLane::record_sets).find_map(|records| {
+            let entries = records.chunk.entries();
+            let at = entries.binary_search_by_key(&head, |entry| entry.offset).ok()?;
+            Some(entries[at].timestamp_ms)
+        })
     }
 
     fn state_name(&self) -> &'static str {

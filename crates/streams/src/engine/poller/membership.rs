@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::super::assigned_partition::AssignedPartition;
 use super::super::partition_state::Now;
+use super::super::route::Route;
 use super::{name, Poller, Revocation, TROUBLE_KEPT_NS};
 use crate::batch::BatchKind;
 use crate::log::{Assignment, LogError, MemberEvent, Partition};
@@ -55,10 +56,12 @@ impl Poller {
                 self.commit_backoff.succeeded();
                 self.group.commit_not_before(now.ns);
                 self.log_works();
+                self.count_rebalance(list.iter().map(|assigned| &assigned.partition));
                 list.iter().for_each(|assigned| self.assign(assigned));
             }
             MemberEvent::Revoked(partitions) => {
                 counters.rebalances.fetch_add(1, Ordering::Relaxed);
+                self.count_rebalance(partitions.iter());
                 let assigned = self.owned(&partitions);
                 assigned.iter().for_each(|partition| partition.drain(BatchKind::Revoked));
                 let until_ns = now.ns + self.group.drain_time().as_nanos() as u64;
@@ -66,6 +69,7 @@ impl Poller {
             }
             MemberEvent::Lost(partitions) => {
                 counters.rebalances.fetch_add(1, Ordering::Relaxed);
+                self.count_rebalance(partitions.iter());
                 lose(&self.owned(&partitions));
             }
             MemberEvent::PartitionEof(partition) => {
@@ -91,6 +95,14 @@ impl Poller {
                 self.join_failed(&error, now);
             }
         }
+    }
+
+    /// Counts one event for the metrics of each topic that it concerns.
+    fn count_rebalance<'a>(&self, partitions: impl Iterator<Item = &'a Partition> + Clone) {
+        let concerned = |route: &&Arc<Route>| {
+            partitions.clone().any(|partition| *partition.topic == *route.settings.topic)
+        };
+        self.group.routes.iter().filter(concerned).for_each(|route| route.count_rebalance());
     }
 
     fn join_failed(&mut self, error: &LogError, now: Now) {

@@ -60,7 +60,7 @@ impl Poller {
     fn tick(&mut self, now: Now) -> bool {
         let happened = self.poll(now);
         self.context.room.readmit();
-        if self.behind {
+        if self.behind || self.lags {
             self.update_ends(now);
         }
         happened
@@ -75,12 +75,15 @@ impl Poller {
         for partition in self.partitions.all() {
             partition.set_end(member.end_offset(&partition.partition));
         }
+        self.lags = false;
+        let all = self.partitions.all();
         for route in &self.group.routes {
-            let Some(metrics) = route.metrics() else { continue };
-            let all = self.partitions.all();
-            let lags = all.iter().filter(|one| one.route.number == route.number);
-            let lag: u64 = lags.map(|one| one.lag().unwrap_or(0)).sum();
-            metrics.lag.store(lag, Ordering::Relaxed);
+            let Some(metrics) = &route.metrics else { continue };
+            let own = || all.iter().filter(|one| one.route.number == route.number);
+            let lag: u64 = own().map(|one| one.lag().unwrap_or(0)).sum();
+            let oldest_ms = own().filter_map(|one| one.oldest_ms(now)).min().unwrap_or(0);
+            metrics.show_lag(lag, u64::try_from(oldest_ms).unwrap_or(0));
+            self.lags |= lag > 0;
         }
     }
 }

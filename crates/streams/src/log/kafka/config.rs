@@ -7,6 +7,7 @@ use std::env;
 use std::sync::Arc;
 
 use super::broker_address::BrokerAddress;
+use super::broker_statistics::StatisticsTarget;
 use super::raw::{ClientHandle, ClientKind, Conf, ConfError};
 use crate::log::{ErrorKind, LogError, Result};
 use crate::settings::{GroupSettings, LogSettings, Protocol, Start};
@@ -15,6 +16,7 @@ use crate::settings::{GroupSettings, LogSettings, Protocol, Start};
 pub struct Config {
     pub settings: LogSettings,
     pub address: BrokerAddress,
+    pub statistics: StatisticsTarget,
 }
 
 /// Names and values in the order in which they are set.
@@ -51,7 +53,8 @@ impl Config {
     /// `Refused`, naming the property.
     pub fn new(settings: &LogSettings) -> Result<Self> {
         let address = BrokerAddress::parse(&settings.broker)?;
-        let config = Self { settings: settings.clone(), address };
+        let statistics = StatisticsTarget::default();
+        let config = Self { settings: settings.clone(), address, statistics };
         if settings.password.is_some() != settings.username.is_some() {
             let message = "username and password go together; set both or neither";
             return Err(LogError::new(ErrorKind::Refused, message));

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use chaton_core::event_fd::EventFd;
 use rdkafka_sys as sys;
 
+use super::broker_statistics::BrokerStatistics;
 use super::config::Config;
 use super::error_reporter::ErrorReporter;
 use super::errors::explain;
@@ -52,6 +53,7 @@ pub struct KafkaMember {
     start: Start,
     name: String,
     answer_timeout: Duration,
+    statistics: Option<BrokerStatistics>,
     left: bool,
 }
 
@@ -63,10 +65,13 @@ impl KafkaMember {
             return Err(LogError::new(ErrorKind::Refused, message));
         }
         let mut conf = config.member(group)?;
+        let (statistics_event, statistics) =
+            BrokerStatistics::enable(&config.statistics, &mut conf);
         conf.events(
             sys::RD_KAFKA_EVENT_REBALANCE
                 | sys::RD_KAFKA_EVENT_OFFSET_COMMIT
-                | sys::RD_KAFKA_EVENT_ERROR,
+                | sys::RD_KAFKA_EVENT_ERROR
+                | statistics_event,
         );
         let handle = config.open(ClientKind::Consumer, conf)?;
         handle.join_queues();
@@ -91,6 +96,7 @@ impl KafkaMember {
             start: group.start,
             name,
             answer_timeout: Duration::from_millis(config.settings.answer_timeout_ms),
+            statistics,
             left: false,
         })
     }
@@ -111,6 +117,9 @@ impl KafkaMember {
                     error = fatal;
                 }
                 events.extend(self.report(&error));
+            }
+            EventKind::Statistics => {
+                self.statistics.iter_mut().for_each(|statistics| statistics.take(event));
             }
             EventKind::Delivery | EventKind::Other(_) => {}
         }

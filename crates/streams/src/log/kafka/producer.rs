@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use rdkafka_sys as sys;
 
+use super::broker_statistics::BrokerStatistics;
 use super::config::Config;
 use super::errors::{error_kind, explain};
 use super::raw::{ClientKind, ErrorCode, KafkaError};
@@ -33,9 +34,11 @@ pub struct KafkaProducer {
 impl KafkaProducer {
     pub(super) fn new(config: &Config) -> Result<Self> {
         let mut conf = config.producer()?;
-        conf.events(sys::RD_KAFKA_EVENT_DR | sys::RD_KAFKA_EVENT_ERROR);
+        let (statistics_event, statistics) =
+            BrokerStatistics::enable(&config.statistics, &mut conf);
+        conf.events(sys::RD_KAFKA_EVENT_DR | sys::RD_KAFKA_EVENT_ERROR | statistics_event);
         let handle = config.open(ClientKind::Producer, conf)?;
-        let deliveries = Arc::new(DeliveryThread::new(&handle, config));
+        let deliveries = Arc::new(DeliveryThread::new(&handle, config, statistics));
         let shared = deliveries.clone();
         let thread = chaton_core::thread::spawn("chaton-kafka-out", move || shared.run());
         let thread = thread.map_err(|error| {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use super::message_opaque::MessageOpaque;
+use crate::log::kafka::broker_statistics::BrokerStatistics;
 use crate::log::kafka::config::Config;
 use crate::log::kafka::error_reporter::ErrorReporter;
 use crate::log::kafka::errors::explain;
@@ -45,10 +46,15 @@ pub struct DeliveryThread {
     handle: Arc<ClientHandle>,
     /// librdkafka has reported a fatal error: it accepts no record any more.
     failed: AtomicBool,
+    statistics: Mutex<Option<BrokerStatistics>>,
 }
 
 impl DeliveryThread {
-    pub fn new(handle: &Arc<ClientHandle>, config: &Config) -> Self {
+    pub fn new(
+        handle: &Arc<ClientHandle>,
+        config: &Config,
+        statistics: Option<BrokerStatistics>,
+    ) -> Self {
         Self {
             state: Mutex::default(),
             changed: Condvar::new(),
@@ -58,6 +64,7 @@ impl DeliveryThread {
             queue: EventQueue::of_handle(handle),
             handle: handle.clone(),
             failed: AtomicBool::new(false),
+            statistics: Mutex::new(statistics),
         }
     }
 
@@ -162,6 +169,9 @@ impl DeliveryThread {
                 if error.fatal {
                     self.give_up_queued();
                 }
+            }
+            EventKind::Statistics => {
+                self.statistics.lock().iter_mut().for_each(|statistics| statistics.take(event));
             }
             _ => {}
         }

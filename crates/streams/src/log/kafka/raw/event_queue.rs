@@ -34,6 +34,7 @@ pub enum EventKind {
     Error,
     /// Delivery reports.
     Delivery,
+    Statistics,
     /// Another event, for example the answer to an admin request.
     Other(i32),
 }
@@ -183,6 +184,7 @@ impl QueueEvent {
             sys::RD_KAFKA_EVENT_OFFSET_COMMIT => EventKind::Commit,
             sys::RD_KAFKA_EVENT_ERROR => EventKind::Error,
             sys::RD_KAFKA_EVENT_DR => EventKind::Delivery,
+            sys::RD_KAFKA_EVENT_STATS => EventKind::Statistics,
             other => EventKind::Other(other),
         }
     }
@@ -212,6 +214,17 @@ impl QueueEvent {
     pub fn partitions(&self) -> TopicPartitions<'_> {
         // SAFETY: our event, whose list lives as long.
         unsafe { TopicPartitions::of(sys::rd_kafka_event_topic_partition_list(self.raw)) }
+    }
+
+    /// The statistics, which are JSON; empty for other events.
+    pub fn statistics(&self) -> &[u8] {
+        // SAFETY: our event; its text lives as long.
+        let text = unsafe { sys::rd_kafka_event_stats(self.raw) };
+        if text.is_null() {
+            return &[];
+        }
+        // SAFETY: a text of librdkafka, which ends with a zero.
+        unsafe { std::ffi::CStr::from_ptr(text) }.to_bytes()
     }
 
     /// Passes on each delivery report.
