@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "example_test_case"
+require "support/tls_files"
 require "support/web_socket"
 
 class RailsExampleTest < ExampleTestCase
@@ -47,6 +48,22 @@ class RailsExampleTest < ExampleTestCase
     socket&.close
   end
 
+  def test_a_web_socket_over_tls_receives_posted_messages
+    files = TlsFiles.new(File.join(File.dirname(database), "tls"))
+    files.write("app")
+    config = "bind \"tcp://127.0.0.1:0\"\nbind \"https://127.0.0.1:0\", **#{files.pair("app").inspect}"
+    server = boot_rails(config: config)
+    port = server.log[%r{https://[^ "]+?:(\d+)}, 1].to_i
+    socket = WebSocket.new(port, "/cable", protocol: "actioncable-v1-json", tls: files.context)
+    socket.read_json { |message| message["type"] == "welcome" }
+    socket.write(JSON.generate(command: "subscribe", identifier: CHANNEL))
+    socket.read_json { |message| message["type"] == "confirm_subscription" }
+    post_message(server, "to all")
+    assert_equal "to all", socket.read_json { |message| message["message"] }.dig("message", "text")
+  ensure
+    socket&.close
+  end
+
   def test_many_requests_at_once_share_the_database
     server = boot_rails
     clients = Array.new(8) { |n| Thread.new { Array.new(5) { |m| post_message(server, "#{n}.#{m}").code } } }
@@ -62,8 +79,9 @@ class RailsExampleTest < ExampleTestCase
   private
 
   # Runs in production mode, with the database in the scratch directory.
-  def boot_rails
-    boot_example("rails", env: { "RAILS_ENV" => "production", "DATABASE_URL" => "sqlite3:#{database}" })
+  def boot_rails(**options)
+    env = { "RAILS_ENV" => "production", "DATABASE_URL" => "sqlite3:#{database}" }
+    boot_example("rails", env: env, **options)
   end
 
   def database = File.join(@scratch ||= Dir.mktmpdir("chaton-rails"), "app.sqlite3")

@@ -25,7 +25,8 @@ class WebSocket
     @socket = TCPSocket.new("127.0.0.1", port)
     @socket = OpenSSL::SSL::SSLSocket.new(@socket, tls).connect if tls
     key = SecureRandom.base64(16)
-    @socket.write("GET #{path} HTTP/1.1\r\nHost: 127.0.0.1:#{port}\r\nOrigin: http://127.0.0.1:#{port}\r\n" \
+    host = "127.0.0.1:#{port}"
+    @socket.write("GET #{path} HTTP/1.1\r\nHost: #{host}\r\nOrigin: #{tls ? "https" : "http"}://#{host}\r\n" \
                   "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n" \
                   "Sec-WebSocket-Protocol: #{protocol}\r\nSec-WebSocket-Key: #{key}\r\n\r\n")
     check_handshake(Digest::SHA1.base64digest(key + SALT))

@@ -162,4 +162,16 @@ class TlsCertificatesTest < Minitest::Test
     assert_empty load.stop.failures
     assert_equal 0, server.stop
   end
+
+  def test_a_full_restart_keeps_the_address_and_reads_new_certificates
+    server = serve("workers 2")
+    address = port(server)
+    @tls.write("app", subject: "/CN=second")
+    server.signal("USR2")
+    server.wait_line(/ ready  listen=/, count: 2)
+    assert_equal "/CN=second", subject(server)
+    assert_equal "hello", client(server).write(request("/")).read_response.body
+    assert_equal [address], server.log.scan(%r{ready  listen=\S*https://[^ "]+?:(\d+)}).flatten.map(&:to_i).uniq
+    assert_equal 0, server.stop
+  end
 end

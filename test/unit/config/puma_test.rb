@@ -81,6 +81,18 @@ class PumaTest < ConfigCase
     end
   end
 
+  def test_ssl_bind_is_a_bind_with_tls
+    plan = plan(<<~RUBY)
+      ssl_bind "127.0.0.1", "9292", { cert: "/a.pem", key: "/a.key", ca: "/ca.pem", verify_mode: "peer" }
+      bind "ssl://127.0.0.1:9293?cert=/b.pem&key=/b.key&verify_mode=none"
+    RUBY
+    assert_equal %w[https://127.0.0.1:9292 https://127.0.0.1:9293], plan.binds.map(&:to_s)
+    assert_equal [[%w[/a.pem /a.key]], "/ca.pem", "peer"],
+                 plan.binds.first.tls.to_h.values_at(:certificates, :ca, :verify_mode)
+    assert_equal [[%w[/b.pem /b.key]], nil, "none"],
+                 plan.binds.last.tls.to_h.values_at(:certificates, :ca, :verify_mode)
+  end
+
   def test_lines_with_the_same_meaning
     plan = plan(<<~RUBY)
       workers 2
