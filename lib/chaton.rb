@@ -9,6 +9,7 @@ require_relative "chaton/version"
 module Chaton
   autoload :Batch, "chaton/batch"
   autoload :Consumer, "chaton/consumer"
+  autoload :Dashboard, "chaton/dashboard"
   autoload :IterableJob, "chaton/iterable_job"
   autoload :Job, "chaton/job"
   autoload :Jobs, "chaton/jobs"

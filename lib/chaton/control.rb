@@ -22,7 +22,8 @@ module Chaton
         @timeout_s = timeout_s
       end
 
-      # @param command [String] "status", "stop", "quiet", "restart", "phased-restart" or "trace"
+      # @param command [String] "status", "stop", "quiet", "restart", "phased-restart", "restart-worker", "trace",
+      #   "report" or "dashboard"
       # @param arguments [Hash{Symbol=>Object}] further fields of the request
       # @return [Hash{String=>Object}] the answer
       # @raise [ControlError] when no server answers, or it refuses

@@ -59,6 +59,7 @@ module Chaton
       @roles = roles
       Telemetry::Traces.start(@plan, @native_pool)
       start_threads
+      Dashboard.of_process(@plan, @context.scoreboard)
       # Records that were produced before the fork are sent by the first worker, whatever its roles are.
       Streams.started(log: @log) if @plan.streams
       @roles.each_value { |role| role.start(@native_pool) }

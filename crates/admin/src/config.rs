@@ -6,6 +6,7 @@ use std::time::Duration;
 use chaton_core::settings::{nullable, seconds, seconds_or_off};
 use serde::Deserialize;
 
+use crate::dashboard::DashboardConfig;
 use crate::statsd::StatsdConfig;
 
 /// A listening socket. Its descriptor stays the caller's, who closes it after the endpoint has ended.
@@ -52,6 +53,8 @@ pub struct Config {
     pub statsd: Option<StatsdConfig>,
     /// The roles that run in the server.
     pub roles: Vec<String>,
+    /// Settings of the page.
+    pub dashboard: DashboardConfig,
     /// Settings of the store of jobs, for the [`QueueSource`](crate::queues::QueueSource); null: none is
     /// read.
     #[serde(default)]

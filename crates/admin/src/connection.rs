@@ -5,7 +5,7 @@ use tokio::time::timeout;
 
 use crate::config::AdminListener;
 use crate::request_head::{parse, AdminRequest, HeadState};
-use crate::routes::{answer, Answer};
+use crate::routes::{answer, Answer, HEADERS};
 use crate::server::State;
 
 /// Serves a connection until its client leaves, sends what is refused, or takes too long.
@@ -59,15 +59,19 @@ async fn read<S: AsyncRead + Unpin>(
 }
 
 fn response(answer: &Answer, keep_alive: bool, body: bool) -> String {
-    let Answer { status, content_type, body: text } = answer;
+    let Answer { status, content_type, body: text, cookie } = answer;
     let login = if *status == 401 { "WWW-Authenticate: Bearer\r\n" } else { "" };
     let connection = if keep_alive { "" } else { "Connection: close\r\n" };
     let mut response = format!(
-        "HTTP/1.1 {status} {}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n\
-         Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n{login}{connection}\r\n",
+        "HTTP/1.1 {status} {}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n{login}{connection}",
         reason(*status),
         text.len(),
     );
+    let cookie = cookie.as_deref().map(|cookie| ("set-cookie", cookie));
+    for (name, value) in HEADERS.into_iter().chain(cookie) {
+        response.push_str(&format!("{name}: {value}\r\n"));
+    }
+    response.push_str("\r\n");
     if body {
         response.push_str(text);
     }
@@ -82,6 +86,7 @@ fn reason(status: u16) -> &'static str {
         403 => "Forbidden",
         404 => "Not Found",
         405 => "Method Not Allowed",
+        409 => "Conflict",
         413 => "Content Too Large",
         431 => "Request Header Fields Too Large",
         _ => "Service Unavailable",

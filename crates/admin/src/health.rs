@@ -190,6 +190,7 @@ mod tests {
             timeout: Duration::from_secs(1),
             token: None,
             store: serde_json::Value::Null,
+            dashboard: crate::dashboard::DashboardConfig::default(),
             alive_timeout: Some(Duration::from_secs(60)),
             queue_age_ms: 5_000,
             lag_max: Some(1_000),

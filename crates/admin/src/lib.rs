@@ -8,6 +8,7 @@
 mod access;
 mod config;
 mod connection;
+pub mod dashboard;
 mod health;
 pub mod metrics;
 mod process_reader;
@@ -19,4 +20,5 @@ mod statsd;
 pub mod tree;
 
 pub use config::{AdminListener, Config};
+pub use routes::HEADERS;
 pub use statsd::StatsdConfig;

@@ -16,6 +16,7 @@ use prometheus_client::registry::Registry;
 
 use crate::queues::{QueueSize, StoreSizes};
 use crate::tree::{one_of_each_number, TreeReport, WorkerEntry, WorkerPhase};
+pub(crate) use collector::CLASSES;
 
 /// The text's media type.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -37,23 +38,23 @@ pub struct ProcessFigures {
 
 /// Jobs of a class and queue in all workers.
 #[derive(Clone, Debug, Default)]
-struct ClassTotals {
-    done: u64,
-    failed: u64,
-    run_time: TimeTotals,
-    latency: TimeTotals,
+pub(crate) struct ClassTotals {
+    pub done: u64,
+    pub failed: u64,
+    pub run_time: TimeTotals,
+    pub latency: TimeTotals,
 }
 
 /// Records of a topic and group in all workers.
 #[derive(Clone, Debug, Default)]
-struct TopicTotals {
-    records: u64,
-    retries: u64,
-    dead_letters: u64,
-    lag: u64,
+pub(crate) struct TopicTotals {
+    pub records: u64,
+    pub retries: u64,
+    pub dead_letters: u64,
+    pub lag: u64,
     /// The time of the oldest record that is not done (ms since 1970); 0 without one.
-    oldest_ms: u64,
-    rebalances: u64,
+    pub oldest_ms: u64,
+    pub rebalances: u64,
 }
 
 /// Traffic of all workers with a broker of Kafka.
@@ -78,18 +79,18 @@ struct WorkerFigures {
 /// All that one scrape shows.
 #[derive(Debug, Default)]
 pub struct Scrape {
-    responses: [u64; 5],
-    shed: u64,
+    pub(crate) responses: [u64; 5],
+    pub(crate) shed: u64,
     /// Spans of traces: sent and dropped.
     spans: [(&'static str, u64); 2],
-    duration: TimeTotals,
-    queue_time: TimeTotals,
+    pub(crate) duration: TimeTotals,
+    pub(crate) queue_time: TimeTotals,
     /// By [`Role`].
     gvl_wait: [TimeTotals; Role::ALL.len()],
     jobs_fenced: u64,
-    jobs: BTreeMap<(String, String), ClassTotals>,
+    pub(crate) jobs: BTreeMap<(String, String), ClassTotals>,
     /// By topic and group.
-    topics: BTreeMap<(String, String), TopicTotals>,
+    pub(crate) topics: BTreeMap<(String, String), TopicTotals>,
     brokers: BTreeMap<String, BrokerTotals>,
     workers: Vec<WorkerFigures>,
     states: [(&'static str, u64); 4],
@@ -291,7 +292,7 @@ pub fn sample() -> io::Result<String> {
         .map(|name| ProcessFigures { name, resident: 0, proportional: Some(0), private: Some(0) })
         .into();
     scrape.statsd = Some([0; 2]);
-    let queue = QueueSize { name: "default".to_owned(), size: 0, latency_s: 0.0 };
+    let queue = QueueSize { name: "default".to_owned(), size: 0, latency_s: 0.0, paused: false };
     let sets = ["scheduled", "retries", "dead", "in_flight"].map(|set| (set, 0));
     scrape.store = Some(Some(StoreSizes { queues: vec![queue], sets: sets.into() }));
     scrape.encode().map_err(io::Error::other)

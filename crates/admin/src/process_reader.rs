@@ -24,7 +24,10 @@ pub(crate) struct ProcessReader {
 impl ProcessReader {
     /// The figures of the processes that exist, by name.
     pub fn read(&mut self, report: &TreeReport) -> Vec<ProcessFigures> {
-        let own = Some(std::process::id()).filter(|pid| *pid != report.pid);
+        // In an application that mounts the page, this is a worker.
+        let known =
+            |pid| report.pid == pid || report.workers.iter().any(|one| one.pid == Some(pid));
+        let own = Some(std::process::id()).filter(|pid| !known(*pid));
         let mut processes = vec![("main".to_owned(), report.pid)];
         processes.extend(own.map(|pid| ("admin".to_owned(), pid)));
         let workers = report.workers.iter();

@@ -20,6 +20,8 @@ pub struct QueueSize {
     pub size: u64,
     /// Age of the next one (s).
     pub latency_s: f64,
+    /// None of its jobs is taken.
+    pub paused: bool,
 }
 
 /// What a store holds.

@@ -1,5 +1,7 @@
 //! The head of a request.
 
+use crate::dashboard;
+
 /// Header lines of a request at most.
 const HEADERS_MAX: usize = 64;
 /// Bytes of a head at most. It has no setting: probes and scrapers send a few hundred.
@@ -15,6 +17,11 @@ pub(crate) struct AdminRequest {
     pub host: Option<String>,
     /// The token of `Authorization: Bearer`.
     pub token: Option<String>,
+    /// The key of the session, from the cookie of the dashboard.
+    pub session: Option<String>,
+    pub origin: Option<String>,
+    /// `Sec-Fetch-Site`: whether a browser sends it for a page of the same origin.
+    pub fetch_site: Option<String>,
     pub keep_alive: bool,
 }
 
@@ -48,10 +55,10 @@ pub(crate) fn parse(bytes: &[u8]) -> HeadState {
         method: request.method.unwrap_or_default().to_owned(),
         path: path.to_owned(),
         query: query.to_owned(),
-        host: None,
-        token: None,
         keep_alive: newest,
+        ..AdminRequest::default()
     };
+    let mut cookies = Vec::new();
     for header in request.headers {
         let value = String::from_utf8_lossy(header.value);
         match header.name.to_ascii_lowercase().as_str() {
@@ -62,6 +69,9 @@ pub(crate) fn parse(bytes: &[u8]) -> HeadState {
             "authorization" => {
                 found.token = value.trim().strip_prefix("Bearer ").map(str::to_owned);
             }
+            "origin" => found.origin = Some(value.trim().to_owned()),
+            "sec-fetch-site" => found.fetch_site = Some(value.trim().to_owned()),
+            "cookie" => cookies.push(value.into_owned()),
             "connection" if value.to_ascii_lowercase().contains("close") => {
                 found.keep_alive = false
             }
@@ -75,6 +85,10 @@ pub(crate) fn parse(bytes: &[u8]) -> HeadState {
     if newest && found.host.is_none() {
         return HeadState::Refused(400, "Host is missing");
     }
+    let name = dashboard::cookie_name(found.host.as_deref());
+    let mut pairs =
+        cookies.iter().flat_map(|one| one.split(';')).filter_map(|one| one.split_once('='));
+    found.session = pairs.find(|(key, _)| key.trim() == name).map(|(_, key)| key.trim().to_owned());
     HeadState::Complete(found, length)
 }
 

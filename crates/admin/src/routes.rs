@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::access;
 use crate::config::AdminListener;
+use crate::dashboard;
 use crate::health;
 use crate::metrics;
 use crate::request_head::AdminRequest;
@@ -15,20 +16,41 @@ use crate::server::{boot_ms, State};
 /// The type of all answers but that of `/metrics`.
 const JSON: &str = "application/json";
 /// Tokens are looked at one after the other, and a wrong one keeps the next one waiting this long.
-const WRONG_TOKEN: Duration = Duration::from_millis(100);
+pub(crate) const WRONG_TOKEN: Duration = Duration::from_millis(100);
+
+/// Headers of all answers: nothing of them is run, shown or kept by anything but our own page.
+pub const HEADERS: [(&str, &str); 5] = [
+    ("cache-control", "no-store"),
+    ("x-content-type-options", "nosniff"),
+    ("referrer-policy", "no-referrer"),
+    ("cross-origin-resource-policy", "same-origin"),
+    (
+        "content-security-policy",
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+         img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+];
 
 /// What is sent.
 pub(crate) struct Answer {
     pub status: u16,
     pub content_type: &'static str,
     pub body: String,
+    /// The value of Set-Cookie.
+    pub cookie: Option<String>,
 }
 
 impl Answer {
-    fn of(status: u16, body: &impl Serialize) -> Self {
+    /// JSON. No text in it, such as the name of a class, looks like HTML.
+    pub fn of(status: u16, body: &impl Serialize) -> Self {
         // Numbers, strings and lists of them are always written.
-        let body = serde_json::to_string(body).unwrap_or_default();
-        Self { status, content_type: JSON, body: body + "\n" }
+        let body = serde_json::to_string(body).unwrap_or_default().replace('<', "\\u003c");
+        Self { status, content_type: JSON, body: body + "\n", cookie: None }
+    }
+
+    /// A file.
+    pub fn text(content_type: &'static str, body: &str) -> Self {
+        Self { status: 200, content_type, body: body.to_owned(), cookie: None }
     }
 
     /// A refusal with its reason.
@@ -48,6 +70,9 @@ pub(crate) async fn answer(
         let why = "this Host is not known here; name it in `admin { hosts \"…\" }`";
         return Answer::error(403, why);
     }
+    if dashboard::has(&request.path) {
+        return dashboard::answer(request, state).await;
+    }
     if !matches!(request.method.as_str(), "GET" | "HEAD") {
         return Answer::error(405, "only GET and HEAD are answered");
     }
@@ -60,9 +85,10 @@ pub(crate) async fn answer(
                 status: 200,
                 content_type: metrics::CONTENT_TYPE,
                 body: state.metrics().await,
+                cookie: None,
             },
         },
-        _ => Answer::error(404, "here are /live, /ready and /metrics"),
+        _ => Answer::error(404, "here are /, /live, /ready and /metrics"),
     }
 }
 
@@ -91,18 +117,27 @@ async fn refusal(
     if listener.open {
         return None;
     }
-    let Some(token) = &state.config.token else {
+    if state.config.token.is_none() {
         let why = "from other machines metrics need a token; set it by `admin { token \"…\" }`";
         return Some(Answer::error(403, why));
-    };
+    }
     let Some(given) = &request.token else {
         return Some(Answer::error(401, "metrics need a token (Authorization: Bearer …)"));
     };
-    let one_at_a_time = state.token_gate.lock().await;
-    if access::same_token(given, token) {
+    if token_is_right(given, state).await {
         return None;
+    }
+    Some(Answer::error(401, "the token is wrong"))
+}
+
+/// Compares a token with the configured one, and takes its time if it is another.
+pub(crate) async fn token_is_right(given: &str, state: &State) -> bool {
+    let one_at_a_time = state.token_gate.lock().await;
+    let token = state.config.token.as_deref();
+    if token.is_some_and(|token| access::same_token(given, token)) {
+        return true;
     }
     tokio::time::sleep(WRONG_TOKEN).await;
     drop(one_at_a_time);
-    Some(Answer::error(401, "the token is wrong"))
+    false
 }

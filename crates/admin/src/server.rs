@@ -18,6 +18,8 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::config::{AdminListener, Config};
 use crate::connection;
+use crate::dashboard::stored_jobs::JobSource;
+use crate::dashboard::Dashboard;
 use crate::health;
 use crate::metrics::Scrape;
 use crate::process_reader::ProcessReader;
@@ -43,16 +45,32 @@ pub struct State {
     /// Notified of the first report.
     pub(crate) reported: Notify,
     pub(crate) statsd: StatsdCounters,
-    process_memory: Mutex<ProcessReader>,
-    queues: Option<QueueReader>,
+    pub(crate) process_memory: Mutex<ProcessReader>,
+    pub(crate) queues: Option<QueueReader>,
+    pub(crate) dashboard: Dashboard,
 }
 
-/// Opens the store that the settings name; `None` without one.
-pub type OpenQueues = fn(&serde_json::Value) -> Option<Box<dyn QueueSource>>;
+/// Opens the store that the settings name: a connection for its sizes, and one for its jobs; `None` without
+/// a store.
+pub type OpenStore = fn(&serde_json::Value) -> Option<(Box<dyn QueueSource>, Box<dyn JobSource>)>;
+
+/// A line from the supervisor.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Line {
+    /// The key of a one-time link to the page.
+    Link {
+        link: String,
+    },
+    Report(TreeReport),
+}
 
 impl State {
-    fn new(config: Config, scoreboard: Scoreboard, open: OpenQueues) -> Arc<Self> {
-        let queues = open(&config.store).map(QueueReader::new);
+    /// Knows no workers yet.
+    pub fn new(config: Config, scoreboard: Scoreboard, open: OpenStore) -> Arc<Self> {
+        let (queues, jobs) = open(&config.store).unzip();
+        let queues = queues.map(QueueReader::new);
+        let dashboard = Dashboard::new(&config.dashboard, jobs);
         let report = Mutex::new((TreeReport::default(), now_ns()));
         let token_gate = tokio::sync::Mutex::default();
         Arc::new(Self {
@@ -64,16 +82,22 @@ impl State {
             statsd: StatsdCounters::default(),
             process_memory: Mutex::default(),
             queues,
+            dashboard,
         })
     }
 
-    /// Takes a report of the supervisor, which is JSON.
+    /// Takes a report of the supervisor, or a link, which are JSON.
     ///
     /// # Errors
     /// When it cannot be read.
-    fn take(&self, line: &str) -> io::Result<()> {
-        *self.report.lock() = (serde_json::from_str(line)?, now_ns());
-        self.reported.notify_one();
+    pub(crate) fn take(&self, line: &str) -> io::Result<()> {
+        match serde_json::from_str(line)? {
+            Line::Link { link } => self.dashboard.add_link(link, &self.config.dashboard),
+            Line::Report(report) => {
+                *self.report.lock() = (report, now_ns());
+                self.reported.notify_one();
+            }
+        }
         Ok(())
     }
 
@@ -118,7 +142,7 @@ struct ProcessSettings {
 ///
 /// # Errors
 /// When settings or a report cannot be read, or a socket cannot be watched.
-pub fn run_process(open: OpenQueues) -> io::Result<()> {
+pub fn run_process(open: OpenStore) -> io::Result<()> {
     let runtime = runtime()?;
     let ended = runtime.block_on(async {
         // SAFETY: standard input, which nothing else in this process uses.
@@ -157,7 +181,7 @@ impl AdminThread {
     ///
     /// # Errors
     /// When a socket cannot be watched, or the system gives no thread.
-    pub fn start(config: Config, scoreboard: &Scoreboard, open: OpenQueues) -> io::Result<Self> {
+    pub fn start(config: Config, scoreboard: &Scoreboard, open: OpenStore) -> io::Result<Self> {
         let runtime = runtime()?;
         let state = State::new(config, Scoreboard::open(scoreboard.fd())?, open);
         let guard = runtime.enter();
@@ -172,7 +196,7 @@ impl AdminThread {
         Ok(Self { state, stop, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Takes a report, which is JSON.
+    /// Takes a report or a link, which are JSON.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -195,7 +219,7 @@ pub(crate) fn boot_ms() -> u64 {
     boot_ns() / 1_000_000
 }
 
-fn runtime() -> io::Result<tokio::runtime::Runtime> {
+pub(crate) fn runtime() -> io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()
 }
 
@@ -309,6 +333,7 @@ mod tests {
             statsd: None,
             roles: Vec::new(),
             store: serde_json::Value::Null,
+            dashboard: crate::dashboard::DashboardConfig::default(),
         };
         let scoreboard = Scoreboard::new(1).unwrap();
         let admin = AdminThread::start(config, &scoreboard, |_| None).unwrap();

@@ -20,7 +20,7 @@ pub enum ServerPhase {
 }
 
 /// What a worker is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WorkerPhase {
     /// It will be forked.

@@ -1,13 +1,20 @@
-//! `Chaton::Native::Admin`: the admin endpoint, as a process or on a thread.
+//! `Chaton::Native::Admin`: the admin endpoint, as a process or on a thread, and
+//! `Chaton::Native::Dashboard`: its page in an application.
 
+#[cfg(feature = "jobs")]
+mod store;
+
+#[cfg(not(feature = "jobs"))]
+use chaton_admin::dashboard::stored_jobs::JobSource;
+use chaton_admin::dashboard::{MountedDashboard, MountedRequest};
+#[cfg(not(feature = "jobs"))]
 use chaton_admin::queues::QueueSource;
+use chaton_admin::server::{run_process, AdminThread, State};
+use chaton_admin::{Config, HEADERS};
+use chaton_core::process::scoreboard::Scoreboard;
+use magnus::{function, method, prelude::*, Error, RHash, RModule, Ruby};
 #[cfg(feature = "jobs")]
-use chaton_admin::queues::{QueueSize, StoreSizes};
-use chaton_admin::server::{run_process, AdminThread};
-use chaton_admin::Config;
-#[cfg(feature = "jobs")]
-use chaton_jobs::store::{self, QueueStatus, Store, StoreOptions};
-use magnus::{function, method, prelude::*, Error, RModule, Ruby};
+use store::open;
 
 use crate::error;
 use crate::gvl::without_gvl_to_the_end;
@@ -21,7 +28,7 @@ pub struct RbAdmin(Handle<AdminThread>);
 impl RbAdmin {
     /// Serves in this process, which does nothing else. Returns when standard input ends.
     fn run() -> Result<(), Error> {
-        match without_gvl_to_the_end(|| run_process(queues)) {
+        match without_gvl_to_the_end(|| run_process(open)) {
             Some(ended) => ended.map_err(|e| error::system("the admin endpoint", &e)),
             None => Ok(()),
         }
@@ -31,7 +38,7 @@ impl RbAdmin {
     fn start(settings: String, scoreboard: &RbScoreboard) -> Result<Self, Error> {
         let config: Config =
             serde_json::from_str(&settings).map_err(|e| error::argument(e.to_string()))?;
-        let thread = AdminThread::start(config, &scoreboard.0, queues)
+        let thread = AdminThread::start(config, &scoreboard.0, open)
             .map_err(|e| error::system("the admin endpoint", &e))?;
         Ok(Self(Handle::new(thread)))
     }
@@ -52,41 +59,50 @@ impl RbAdmin {
 }
 
 #[cfg(not(feature = "jobs"))]
-fn queues(_settings: &serde_json::Value) -> Option<Box<dyn QueueSource>> {
+fn open(_settings: &serde_json::Value) -> Option<(Box<dyn QueueSource>, Box<dyn JobSource>)> {
     None
 }
 
-/// Opens the store of the jobs; one that cannot be named right was refused by the workers.
-#[cfg(feature = "jobs")]
-fn queues(settings: &serde_json::Value) -> Option<Box<dyn QueueSource>> {
-    let options: StoreOptions = serde_json::from_value(settings.clone()).ok()?;
-    Some(Box::new(StoreQueues(store::open(&options).ok()?.store())))
-}
+/// The page in an application.
+#[magnus::wrap(class = "Chaton::Native::Dashboard", free_immediately, size)]
+pub struct RbDashboard(Handle<MountedDashboard>);
 
-#[cfg(feature = "jobs")]
-struct StoreQueues(Box<dyn Store>);
+impl RbDashboard {
+    fn new(settings: String, scoreboard: &RbScoreboard) -> Result<Self, Error> {
+        let config: Config =
+            serde_json::from_str(&settings).map_err(|e| error::argument(e.to_string()))?;
+        let mounted = Scoreboard::open(scoreboard.0.fd())
+            .and_then(|scoreboard| MountedDashboard::new(State::new(config, scoreboard, open)));
+        Ok(Self(Handle::new(mounted.map_err(|e| error::system("the dashboard", &e))?)))
+    }
 
-#[cfg(feature = "jobs")]
-impl QueueSource for StoreQueues {
-    fn read(&mut self) -> Option<StoreSizes> {
-        let stats = self.0.stats().ok()?;
-        let queues = self.0.queues().ok()?.into_iter();
-        let size = |queue: QueueStatus| QueueSize {
-            name: queue.name,
-            size: queue.size,
-            latency_s: queue.latency_s,
-        };
-        let sets = vec![
-            ("scheduled", stats.scheduled),
-            ("retries", stats.retries),
-            ("dead", stats.dead),
-            ("in_flight", stats.in_flight),
-        ];
-        Some(StoreSizes { queues: queues.map(size).collect(), sets })
+    /// The headers of all answers.
+    fn headers(ruby: &Ruby) -> Result<RHash, Error> {
+        let headers = ruby.hash_new();
+        HEADERS.into_iter().try_for_each(|(name, value)| headers.aset(name, value))?;
+        Ok(headers)
+    }
+
+    /// `call(mount, method, path, query, host, origin, fetch_site)`: `[status, type, body]`; nil when the thread
+    /// was interrupted before.
+    #[allow(clippy::too_many_arguments)]
+    fn call(
+        &self,
+        mount: String,
+        method: String,
+        path: String,
+        query: String,
+        host: Option<String>,
+        origin: Option<String>,
+        fetch_site: Option<String>,
+    ) -> Result<Option<(u16, &'static str, String)>, Error> {
+        let mounted = self.0.get()?;
+        let request = MountedRequest { mount, method, path, query, host, origin, fetch_site };
+        Ok(without_gvl_to_the_end(|| mounted.call(request)))
     }
 }
 
-/// Defines the class.
+/// Defines the classes.
 pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     let class = native.define_class("Admin", ruby.class_object())?;
     class.define_singleton_method("run", function!(RbAdmin::run, 0))?;
@@ -94,5 +110,10 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     class.define_singleton_method("sample_metrics", function!(RbAdmin::sample_metrics, 0))?;
     class.define_method("report", method!(RbAdmin::report, 1))?;
     class.define_method("stop", method!(RbAdmin::stop, 0))?;
+    let class = native.define_class("Dashboard", ruby.class_object())?;
+    class.undef_default_alloc_func();
+    class.define_singleton_method("new", function!(RbDashboard::new, 2))?;
+    class.define_singleton_method("headers", function!(RbDashboard::headers, 0))?;
+    class.define_method("call", method!(RbDashboard::call, 7))?;
     Ok(())
 }

@@ -12,6 +12,7 @@ module Chaton
         "init" => "write config/chaton.rb from the configuration of Puma, Sidekiq and Karafka",
         "status" => "print what a running server is doing",
         "top" => "watch the same on a screen: rates, threads, memory, and what a worker runs",
+        "dashboard" => "print a link that opens the page of a running server, once, and open it",
         "quiet" => "let a running server take no new connections, jobs and records, and finish those it has",
         "stop" => "let a running server finish its running work, and exit",
         "restart" => "let a running server load the new code, worker by worker",

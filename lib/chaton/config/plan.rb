@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "admin_document"
 require_relative "admin_settings"
 require_relative "engine_document"
 require_relative "memory_settings"
@@ -123,6 +124,11 @@ module Chaton
 
       # @return [Boolean] whether connections of any bind are encrypted
       def tls? = binds.any?(&:tls)
+
+      # @param store [Hash, nil] settings of the store of the jobs; nil: none is read
+      # @param listeners [Array<Hash>] none in an application that mounts the dashboard
+      # @return [Hash{Symbol=>Object}] as the native extension takes it
+      def admin_document(store:, listeners: []) = AdminDocument.new(self, store: store, listeners: listeners).to_h
 
       def development? = environment == "development"
 

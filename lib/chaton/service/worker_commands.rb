@@ -2,6 +2,7 @@
 
 require "json"
 require_relative "../memory/tracer_control"
+require_relative "../telemetry/backtraces"
 
 module Chaton
   class Service
@@ -24,16 +25,24 @@ module Chaton
         command = JSON.parse(line)
         case command["do"]
         when "trim" then @memory.trim
-        when "trace" then command["action"] == "running" ? tell_running(command) : @tracer_control.call(command)
+        when "trace" then trace(command)
         else @log.warn("unknown command from the supervisor", command: line)
         end
       end
 
       private
 
-      def tell_running(command)
+      def trace(command)
+        case command["action"]
+        when "running" then reply(command, running: @running.call)
+        when "backtraces" then reply(command, threads: Telemetry::Backtraces.read)
+        else @tracer_control.call(command)
+        end
+      end
+
+      def reply(command, **answer)
         reply = Memory::TraceReply.new(command.fetch("reply_to"), log: @log)
-        reply.deliver({ worker: @tracer_control.worker, pid: Process.pid, ok: true, running: @running.call })
+        reply.deliver({ worker: @tracer_control.worker, pid: Process.pid, ok: true, **answer })
       end
     end
   end

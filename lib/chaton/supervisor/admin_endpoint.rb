@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "json"
+require "securerandom"
 require_relative "../native"
 require_relative "admin_process"
 require_relative "event_loop"
@@ -13,6 +14,10 @@ module Chaton
     class AdminEndpoint
       # Reports within alive_timeout_s, so that one that does not come means something.
       REPORTS_PER_TIMEOUT = 4
+      # Random bytes of the key of a link.
+      KEY_BYTES = 32
+      # Addresses on which a server listens for all, and those by which this machine reaches it.
+      WILDCARDS = { "0.0.0.0" => "127.0.0.1", "::" => "::1" }.freeze
 
       # @param inherited [InheritedSockets]
       def initialize(plan, inherited:, log:)
@@ -81,6 +86,23 @@ module Chaton
         { admin: { listen: addresses, pid: @process ? @process.pid : Process.pid } }
       end
 
+      # Makes a link that opens the page, once. The control socket, over which it is asked for, belongs to the server's
+      # user, and that is what allows it.
+      #
+      # @return [Hash{Symbol=>Object}, String] the link, or why there is none
+      def link
+        if !@server || @plan.admin.admin_bind.empty?
+          return "this server has no admin endpoint: write `admin { bind \"tcp://127.0.0.1:9394\" }` into its " \
+                 "configuration and restart it with --full"
+        end
+
+        key = SecureRandom.hex(KEY_BYTES)
+        return "the process of the admin endpoint is starting; try again" unless send_report(JSON.generate(link: key))
+
+        { url: "http://#{authority}/open?key=#{key}", socket: (addresses.first unless tcp_bind),
+          valid_s: @plan.admin.admin_link_s }.compact
+      end
+
       # Serves no longer. The sockets stay open.
       def stop
         @server&.stop
@@ -113,19 +135,17 @@ module Chaton
       end
 
       def settings
-        { listeners: @plan.admin.admin_bind.map { |bind| listener(bind) }, hosts: @plan.admin.admin_hosts,
-          token: @plan.admin.admin_token, store: (@plan.jobs.store_settings if @plan.role?(:jobs)),
-          connections_max: @plan.admin.admin_connections_max, timeout_s: @plan.admin.admin_timeout_s,
-          alive_timeout_s: @plan.alive_timeout_s, queue_age_ms: (@plan.queue_age_s * 1000).round,
-          lag_max: (@plan.admin.admin_lag_max if @plan.admin.admin_lag_max.positive?), statsd: statsd,
-          roles: %i[web jobs streams].select { |role| @plan.role?(role) } }
+        store = @plan.jobs.store_settings if @plan.role?(:jobs)
+        @plan.admin_document(store: store, listeners: @plan.admin.admin_bind.map { |bind| listener(bind) })
       end
 
-      def statsd
-        return unless (address = @plan.admin.admin_statsd)
+      def tcp_bind = @plan.admin.admin_bind.find { |bind| bind.scheme != "unix" }
 
-        { address: address.delete_prefix("udp://"), interval_s: @plan.admin.admin_statsd_interval_s,
-          tags: @plan.admin.admin_statsd_tags }
+      # @return [String] host and port by which a browser on this machine reaches it
+      def authority
+        bind = tcp_bind or return "localhost"
+        host = WILDCARDS.fetch(bind.host, bind.host)
+        "#{host.include?(":") ? "[#{host}]" : host}:#{sockets.fetch(bind.to_s).local_address.ip_port}"
       end
 
       def listener(bind)

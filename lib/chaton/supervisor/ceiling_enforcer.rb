@@ -8,9 +8,12 @@ require_relative "recycling_backoff"
 module Chaton
   class Supervisor
     # Keeps workers below their memory ceilings: passes the readings of {MemoryMonitor} to {CeilingPolicy}, carries out
-    # its decisions, and counts them. One worker is recycled at a time; a worker above the hard ceiling does not wait
-    # for that.
+    # its decisions, and counts them. It also replaces a worker where a person asks for it. One worker is recycled at a
+    # time; a worker above the hard ceiling does not wait for that.
     class CeilingEnforcer
+      # The reason of a replacement that a person has asked for.
+      ASKED = "as asked"
+
       # History of a worker's number: how often it was recycled, how often stopped at once, and the last reason.
       WorkerHistory = Struct.new(:recycles, :hards, :reason)
 
@@ -52,6 +55,22 @@ module Chaton
         !bytes.nil? && !soft.nil? && bytes >= soft
       end
 
+      # Replaces a worker by one with the same code.
+      #
+      # @param index [Integer] its number
+      # @return [String, nil] why it is not
+      def replace(index)
+        slot = @worker_set.worker_slots.find { |one| one.index == index && one.child }
+        return "there is no worker #{index}; `chaton status` lists them" unless slot
+        return "a worker is being replaced; try again when it is done" if busy?
+        return "there is no room for one more process; try again later" unless @worker_set.room?
+
+        how = @worker_set.retires_first?(slot) ? :only_one : :replace_first
+        @report.replaces(slot.child, ASKED, how)
+        @replacing << Recycling.new(@worker_set, slot, how, reason: ASKED)
+        nil
+      end
+
       # @return [Boolean] whether a worker is being replaced
       def busy? = @replacing.any?
 
@@ -84,7 +103,8 @@ module Chaton
         done ? @backoff.succeeded : @backoff.failed(now_s)
         return @report.abandoned(recycling, pause_s: @backoff.left_s(now_s)) unless done
 
-        @history[recycling.child.index].recycles += 1 unless recycling.at_once?
+        memory = !recycling.at_once? && recycling.reason != ASKED
+        @history[recycling.child.index].recycles += 1 if memory
         @report.recycled(recycling)
       end
 

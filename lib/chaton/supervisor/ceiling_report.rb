@@ -35,6 +35,11 @@ module Chaton
                   **facts(child), **sizes(usage, PARTS))
       end
 
+      # @param how [Symbol] see SEQUENCES
+      def replaces(child, reason, how)
+        @log.info("worker is being replaced, #{reason}; #{SEQUENCES.fetch(how)}", **facts(child))
+      end
+
       # @param recycling [Recycling] that has ended
       def recycled(recycling)
         event = recycling.at_once? ? "worker replaced after it was stopped at once" : "worker recycled"

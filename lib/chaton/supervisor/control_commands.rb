@@ -14,7 +14,10 @@ module Chaton
     # | quiet | `quiet` |
     # | phased-restart | `phased_restart`: new code worker by worker (SIGUSR1) |
     # | restart | `restart`: starts the program again in place (SIGUSR2) |
+    # | restart-worker | `restart_worker(number)`: a new process with the same code |
     # | trace | `trace(request)` → numbers of the workers that got it, see {TraceRequest} |
+    # | report | `report` → Hash, for the dashboard in an application |
+    # | dashboard | `dashboard` → Hash with a one-time link to the page |
     class ControlCommands
       ACTIONS = {
         "stop" => :stop, "quiet" => :quiet, "restart" => :restart, "phased-restart" => :phased_restart
@@ -30,16 +33,34 @@ module Chaton
       def call(request)
         command = request["command"].to_s
         return { ok: true, version: VERSION, **@controller.status } if command == "status"
+        return { ok: true, report: @controller.report } if command == "report"
         return trace(request) if command == "trace"
+        return dashboard if command == "dashboard"
+        return begun(command, restart_worker(request["worker"])) if command == "restart-worker"
         return unknown(command) unless (action = ACTIONS[command])
 
-        refusal = @controller.public_send(action)
-        refusal ? { ok: false, error: refusal, pid: Process.pid } : { ok: true, command: command, pid: Process.pid }
+        begun(command, @controller.public_send(action))
       rescue StandardError => e
         { ok: false, error: "#{command} failed: #{e.message} (#{e.class})" }
       end
 
       private
+
+      # @param refusal [String, nil]
+      def begun(command, refusal)
+        refusal ? { ok: false, error: refusal, pid: Process.pid } : { ok: true, command: command, pid: Process.pid }
+      end
+
+      def restart_worker(number)
+        return "worker must be the number of a worker" unless number.is_a?(Integer)
+
+        @controller.restart_worker(number)
+      end
+
+      def dashboard
+        link = @controller.dashboard
+        link.is_a?(Hash) ? { ok: true, **link } : { ok: false, error: link }
+      end
 
       def trace(request)
         trace = TraceRequest.new(request)
@@ -52,7 +73,7 @@ module Chaton
       end
 
       def unknown(command)
-        known = ["status", *ACTIONS.keys, "trace"].join(", ")
+        known = ["status", *ACTIONS.keys, "restart-worker", "trace", "report", "dashboard"].join(", ")
         { ok: false, error: "unknown command #{command[0, 40].inspect}; known: #{known}" }
       end
     end

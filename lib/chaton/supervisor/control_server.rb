@@ -7,8 +7,8 @@ require_relative "event_loop"
 
 module Chaton
   class Supervisor
-    # The socket over which `chaton status`, `stop`, `restart`, `quiet` and `trace` talk to a running server. Only its
-    # owner may connect (mode 0600). A source of the event loop.
+    # The socket over which `chaton status`, `stop`, `restart`, `quiet`, `trace` and `dashboard` talk to a running
+    # server. Only its owner may connect (mode 0600). A source of the event loop.
     class ControlServer
       # Further clients wait in the kernel's queue.
       CLIENTS_MAX = 16

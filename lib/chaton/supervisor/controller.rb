@@ -94,6 +94,20 @@ module Chaton
         nil
       end
 
+      # Replaces one worker by a new process with the same code.
+      #
+      # @param index [Integer] its number
+      # @return [String, nil]
+      def restart_worker(index)
+        return "the server is stopping" if over?
+        return "a phased restart is replacing all workers" if @phased_restart&.running?
+
+        @ceilings.replace(index)
+      end
+
+      # @return [Hash{Symbol=>Object}, String] see {AdminEndpoint#link}
+      def dashboard = @resources.admin.link
+
       # Workers stop accepting connections, keep serving the open ones, and take no more jobs and records.
       def quiet
         @log.info("quiet: workers take no new work")

@@ -95,6 +95,13 @@ module Chaton
       # Without workers there is nothing to replace one by one.
       alias phased_restart restart
 
+      # @param index [Integer] the only process has the number 0
+      # @return [String, nil]
+      def restart_worker(index) = index.zero? ? restart : "there is no worker #{index} (workers 0)"
+
+      # @return [Hash{Symbol=>Object}, String] see {AdminEndpoint#link}
+      def dashboard = @resources.admin.link
+
       def quiet
         @log.info("quiet: no new work is taken")
         @service.quiet

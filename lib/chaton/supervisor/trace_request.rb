@@ -9,9 +9,9 @@ module Chaton
     # Workers answer directly on the Unix socket `reply_to`, on which the client listens. So the main process neither
     # waits for a worker nor forwards its answer.
     class TraceRequest
-      #
-      # `running` asks for what runs now, which `chaton top` shows.
-      ACTIONS = %w[start stop status report running].freeze
+      # `running` asks for what runs now, and `backtraces` for what each thread does; `chaton top` and the dashboard
+      # show them.
+      ACTIONS = %w[start stop status report running backtraces].freeze
       # Settings of a tracer that the request may override, and their ranges.
       SETTINGS = { "every" => 1..1_000_000, "duty" => 0.001..1.0, "window_ms" => 0.1..1000.0 }.freeze
       # The longest path of a Unix socket: 108 bytes with the zero at its end (unix(7)).

@@ -149,7 +149,7 @@ class AdminTest < Minitest::Test
     assert_equal [403, 403], [status.call("/live", host: "evil.example:#{port}"), status.call("/ready", host: "evil")]
     assert_equal [200, 200], [status.call("/live", host: "status.example.com"), status.call("/live", host: "127.0.0.1")]
     assert_equal [200, 404], [status.call("/ready?role=web"), status.call("/ready?role=jobs")]
-    assert_equal [404, 405], [status.call("/"), status.call("/live", method: "POST")]
+    assert_equal [404, 405], [status.call("/other"), status.call("/live", method: "POST")]
     assert_equal 200, status.call("/live", host: nil)
     assert_match(/\AHTTP.1.1 431 /, client.exchange("GET /live HTTP/1.1\r\nX: #{"x" * 10_000}"))
     assert_match(/\AHTTP.1.1 400 /, client.exchange("\x16\x03\x01 no HTTP\r\n\r\n"))

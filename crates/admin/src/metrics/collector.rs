@@ -67,7 +67,8 @@ impl Collector for Scrape {
     }
 }
 
-const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+/// Statuses of responses, by their first digit.
+pub(crate) const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 impl Scrape {
     fn requests(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {

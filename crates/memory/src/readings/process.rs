@@ -53,6 +53,18 @@ pub fn resident(root: &Path, pid: u32) -> Option<u64> {
     (pages > 0).then(|| pages.saturating_mul(page_bytes()))
 }
 
+/// Seconds since a process began; `None` when it has ended.
+pub fn age_s(root: &Path, pid: u32) -> Option<f64> {
+    let stat = fs::read_to_string(root.join(format!("proc/{pid}/stat"))).ok()?;
+    // The second field is a name in brackets, which may contain anything; the 22nd is the time.
+    let begun: f64 = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()?;
+    let uptime = fs::read_to_string(root.join("proc/uptime")).ok()?;
+    let uptime: f64 = uptime.split_whitespace().next()?.parse().ok()?;
+    // SAFETY: sysconf with a plain constant.
+    let per_s = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    (per_s > 0).then(|| (uptime - begun / per_s as f64).max(0.0))
+}
+
 fn page_bytes() -> u64 {
     // SAFETY: sysconf with a plain constant.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };

@@ -30,15 +30,20 @@ impl SymbolHash {
 /// # Errors
 /// `ArgumentError` when there is none.
 pub fn place(name: &str) -> Result<JobLocation, Error> {
+    location(name).map_err(error::argument)
+}
+
+/// The same, without Ruby.
+pub fn location(name: &str) -> Result<JobLocation, String> {
     match name {
         "scheduled" => Ok(JobLocation::Scheduled),
         "retry" => Ok(JobLocation::Retry),
         "dead" => Ok(JobLocation::Dead),
         _ => match name.strip_prefix("queue:") {
             Some(queue) if !queue.is_empty() => Ok(JobLocation::Queue(queue.into())),
-            _ => Err(error::argument(format!(
+            _ => Err(format!(
                 "{name:?} is no place of jobs; use queue:NAME, scheduled, retry or dead"
-            ))),
+            )),
         },
     }
 }

@@ -10,8 +10,8 @@ module Chaton
       # The admin endpoint.
       ADMIN = [
         Option.in(:admin, :admin_bind, :admin, Types::BindAddress.new(port: 9394, tls: false), nil,
-                  "Address of the admin endpoint: /live, /ready, /metrics; may be repeated. The file of a Unix " \
-                  "socket has mode 0600 unless ?mode= or ?umask= says otherwise.",
+                  "Address of the admin endpoint: /live, /ready, /metrics and the dashboard; may be repeated. The " \
+                  "file of a Unix socket has mode 0600 unless ?mode= or ?umask= says otherwise.",
                   also: %i[bind], default_text: "none"),
         Option.in(:admin, :admin_hosts, :admin, Types::Words.new("names of hosts"), [].freeze,
                   "Names that a request may have in its Host header, besides localhost, the host of `bind` and any " \
@@ -20,8 +20,9 @@ module Chaton
                   also: %i[hosts]),
         Option.in(:admin, :admin_token, :admin, Types::Secret.new("16 or more characters without spaces",
                                                                   pattern: /\A[!-~]{16,}\z/), nil,
-                  "Opens /metrics to other machines, in the header Authorization: Bearer TOKEN. Without it only this " \
-                  "machine, through an address of the loopback or a Unix socket of mode 0600, may read them.",
+                  "Opens /metrics to other machines, and the dashboard's data and actions to programs, in the header " \
+                  "Authorization: Bearer TOKEN. Without it only this machine, through an address of the loopback or " \
+                  "a Unix socket of mode 0600, may read the metrics.",
                   also: %i[token], env: %w[CHATON_ADMIN_TOKEN]),
         Option.in(:admin, :admin_connections_max, :admin, Types::Number.new(1..10_000), 64,
                   "Connections at once; further clients wait.", also: %i[connections_max]),
@@ -41,7 +42,13 @@ module Chaton
                        "How often the metrics are sent.", also: %i[statsd_interval_s]),
         Option.in(:admin, :admin_statsd_tags, :admin, Types::Switch.new, false,
                   "Sends labels as tags (`|#class:HardJob`), as Datadog, Telegraf and others read them; otherwise as " \
-                  "parts of the name.", also: %i[statsd_tags])
+                  "parts of the name.", also: %i[statsd_tags]),
+        Option.seconds(:admin, :admin_link_s, :admin, 1.0..3600.0, 60.0,
+                       "How long the link of `chaton dashboard` is valid, which can be used once.",
+                       also: %i[link_s]),
+        Option.seconds(:admin, :admin_session_s, :admin, 60.0..2_592_000.0, 43_200.0,
+                       "How long a browser that has opened the link may use the dashboard.",
+                       also: %i[session_s])
       ].freeze
     end
   end

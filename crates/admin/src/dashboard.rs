@@ -1,0 +1,383 @@
+//! The page for people: its files, its data and its actions. The admin endpoint serves it to those who have
+//! opened a one-time link or have the token; an application that mounts it decides itself who may see it.
+
+mod control;
+mod document;
+mod sessions;
+pub mod stored_jobs;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::time::Duration;
+
+use chaton_core::clock::now_ns;
+use chaton_core::settings::{nullable, seconds};
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::{json, Value};
+
+use crate::request_head::AdminRequest;
+use crate::routes::{token_is_right, Answer, WRONG_TOKEN};
+use crate::server::State;
+use control::ControlSocket;
+use sessions::Sessions;
+use stored_jobs::{JobAction, JobSource, StoredJobs};
+
+const PAGE: &str = include_str!("dashboard/page.html");
+const SIGN_IN: &str = include_str!("dashboard/sign_in.html");
+const OPENED: &str = include_str!("dashboard/opened.html");
+const STYLE: &str = include_str!("dashboard/dashboard.css");
+const SCRIPT: &str = include_str!("dashboard/dashboard.js");
+const HTML: &str = "text/html; charset=utf-8";
+
+/// Jobs in one page of a list.
+const JOBS_MAX: usize = 50;
+/// Jobs of one action on all; the page repeats it until it has been through.
+const ACTION_JOBS_MAX: usize = 200;
+
+/// Settings of the page.
+#[derive(Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DashboardConfig {
+    /// Path of the main process's control socket; `None`: it is off, and so are some actions.
+    #[serde(deserialize_with = "nullable")]
+    pub control_socket: Option<String>,
+    /// What does not change, such as the version, in words.
+    pub facts: BTreeMap<String, String>,
+    /// How long a one-time link is valid.
+    #[serde(rename = "link_s", deserialize_with = "seconds")]
+    pub link: Duration,
+    /// How long the session is that it begins.
+    #[serde(rename = "session_s", deserialize_with = "seconds")]
+    pub session: Duration,
+}
+
+/// What the page needs beside the figures.
+pub(crate) struct Dashboard {
+    sessions: Mutex<Sessions>,
+    pub control: ControlSocket,
+    jobs: Option<StoredJobs>,
+}
+
+impl Dashboard {
+    pub fn new(config: &DashboardConfig, jobs: Option<Box<dyn JobSource>>) -> Self {
+        let control = ControlSocket::new(config.control_socket.as_deref());
+        Self { sessions: Mutex::default(), control, jobs: jobs.map(StoredJobs::new) }
+    }
+
+    /// Makes a link valid, once.
+    pub fn add_link(&self, key: String, config: &DashboardConfig) {
+        self.sessions.lock().add_link(key, config.link, now_ns());
+    }
+}
+
+/// Whether the path is one of the page's.
+pub(crate) fn has(path: &str) -> bool {
+    matches!(
+        path,
+        "/" | "/open" | "/dashboard.css" | "/dashboard.js" | "/dashboard.json" | "/jobs.json"
+    ) || path.starts_with("/actions/")
+}
+
+/// Answers a request that came to the admin endpoint.
+pub(crate) async fn answer(request: &AdminRequest, state: &State) -> Answer {
+    match request.path.as_str() {
+        "/dashboard.css" | "/dashboard.js" => return serve(request, state).await,
+        "/open" if request.method == "GET" => return open(request, state).await,
+        _ => {}
+    }
+    let session = request.session.as_deref();
+    let in_session =
+        session.is_some_and(|key| state.dashboard.sessions.lock().is_valid(key, now_ns()));
+    let has_token = match &request.token {
+        Some(given) if !in_session => token_is_right(given, state).await,
+        _ => false,
+    };
+    // Programs send neither header, and no page knows the token.
+    let from_browser = in_session || request.origin.is_some() || request.fetch_site.is_some();
+    match (in_session || has_token, from_browser) {
+        (true, true) => return serve(request, state).await,
+        (true, false) => return serve_to_program(request, state).await,
+        (false, _) => {}
+    }
+    if request.path == "/" {
+        return Answer { status: 401, ..Answer::text(HTML, SIGN_IN) };
+    }
+    Answer::error(401, "open the page with the link of `chaton dashboard`, or send the token (Authorization: Bearer …)")
+}
+
+/// Begins a session for the key of a one-time link. The answer is a page that goes on to the dashboard: after
+/// a redirect, a browser that came from another site would not send the cookie.
+async fn open(request: &AdminRequest, state: &State) -> Answer {
+    let key = query_value(&request.query, "key").unwrap_or_default();
+    let valid = || state.dashboard.sessions.lock().use_link(&key, now_ns());
+    if !valid() {
+        let one_at_a_time = state.token_gate.lock().await;
+        tokio::time::sleep(WRONG_TOKEN).await;
+        drop(one_at_a_time);
+        // The main process may have announced it in the meantime.
+        if !valid() {
+            return Answer { status: 403, ..Answer::text(HTML, SIGN_IN) };
+        }
+    }
+    let length = state.config.dashboard.session;
+    match state.dashboard.sessions.lock().begin(length, now_ns()) {
+        Ok(key) => {
+            let name = cookie_name(request.host.as_deref());
+            let age = length.as_secs();
+            let cookie = format!("{name}={key}; Path=/; Max-Age={age}; HttpOnly; SameSite=Strict");
+            Answer { cookie: Some(cookie), ..Answer::text(HTML, OPENED) }
+        }
+        Err(error) => Answer::error(503, &format!("no session can be begun: {error}")),
+    }
+}
+
+/// Browsers send a host's cookies to all of its ports, so that each port has a name of its own.
+pub(crate) fn cookie_name(host: Option<&str>) -> String {
+    let port = host.and_then(|host| host.rsplit_once(':')).map_or("80", |(_, port)| port);
+    let port: String = port.chars().filter(char::is_ascii_digit).collect();
+    format!("chaton_dashboard_{port}")
+}
+
+/// Answers a request of a browser whose user may see the page.
+pub(crate) async fn serve(request: &AdminRequest, state: &State) -> Answer {
+    if request.method == "POST" && !is_same_origin(request) {
+        return Answer::error(
+            403,
+            "actions are only taken from the page itself (Origin, Sec-Fetch-Site)",
+        );
+    }
+    serve_to_program(request, state).await
+}
+
+async fn serve_to_program(request: &AdminRequest, state: &State) -> Answer {
+    if let Some(action) = request.path.strip_prefix("/actions/") {
+        if request.method != "POST" {
+            return Answer::error(405, "actions are taken by POST");
+        }
+        return match act(action, request, state).await {
+            Ok(done) => Answer::of(200, &done),
+            Err((status, why)) => Answer::error(status, &why),
+        };
+    }
+    if !matches!(request.method.as_str(), "GET" | "HEAD") {
+        return Answer::error(405, "only GET and HEAD are answered");
+    }
+    match request.path.as_str() {
+        "/" => Answer::text(HTML, PAGE),
+        "/dashboard.css" => Answer::text("text/css; charset=utf-8", STYLE),
+        "/dashboard.js" => Answer::text("text/javascript; charset=utf-8", SCRIPT),
+        "/dashboard.json" => Answer::of(200, &document::document(state).await),
+        "/jobs.json" => match jobs(request, state).await {
+            Ok(page) => Answer::of(200, &page),
+            Err((status, why)) => Answer::error(status, &why),
+        },
+        _ => Answer::error(404, "there is no such page"),
+    }
+}
+
+/// Whether a page of this server has sent the request. Browsers say so in `Sec-Fetch-Site`, and where they do
+/// not (without TLS, from other hosts) in `Origin`; no page can set either.
+fn is_same_origin(request: &AdminRequest) -> bool {
+    match (&request.fetch_site, &request.origin) {
+        (Some(site), _) if site != "same-origin" => false,
+        (_, Some(origin)) => {
+            let authority = origin.split_once("://").map(|(_, authority)| authority);
+            let same = authority
+                .zip(request.host.as_deref())
+                .is_some_and(|(a, b)| a.eq_ignore_ascii_case(b));
+            // A proxy that changes Host leaves Sec-Fetch-Site.
+            same || request.fetch_site.is_some()
+        }
+        (site, None) => site.is_some(),
+    }
+}
+
+type Outcome = Result<Value, (u16, String)>;
+
+fn wrong(why: impl Into<String>) -> (u16, String) {
+    (400, why.into())
+}
+
+/// The server understood the request and cannot carry it out.
+fn refused(why: String) -> (u16, String) {
+    (409, why)
+}
+
+fn wanted(request: &AdminRequest, name: &str) -> Result<String, (u16, String)> {
+    query_value(&request.query, name).ok_or_else(|| wrong(format!("{name} is missing")))
+}
+
+fn wanted_number(request: &AdminRequest, name: &str) -> Result<u64, (u16, String)> {
+    let text = wanted(request, name)?;
+    text.parse().map_err(|_| wrong(format!("{name} must be a number")))
+}
+
+async fn act(action: &str, request: &AdminRequest, state: &State) -> Outcome {
+    let control = &state.dashboard.control;
+    match action {
+        "phased-restart" => {
+            control.call(&json!({ "command": "phased-restart" })).await.map_err(refused)?;
+            Ok(json!({ "ok": true }))
+        }
+        "restart-worker" => {
+            let worker = wanted_number(request, "worker")?;
+            let command = json!({ "command": "restart-worker", "worker": worker });
+            control.call(&command).await.map_err(refused)?;
+            Ok(json!({ "ok": true }))
+        }
+        "backtraces" => {
+            let worker = wanted_number(request, "worker")?;
+            let threads = control.backtraces(worker).await.map_err(refused)?;
+            Ok(json!({ "threads": threads }))
+        }
+        "pause" | "resume" => {
+            let (queue, paused) = (wanted(request, "queue")?, action == "pause");
+            let done = store(state)?.call(move |jobs| jobs.pause(&queue, paused)).await;
+            done.map(|()| json!({ "ok": true })).map_err(refused)
+        }
+        "retry" | "retry-all" => act_on_jobs(JobAction::Retry, action, request, state).await,
+        "delete" | "delete-all" => act_on_jobs(JobAction::Delete, action, request, state).await,
+        _ => Err((404, "there is no such action".to_owned())),
+    }
+}
+
+async fn act_on_jobs(
+    what: JobAction,
+    action: &str,
+    request: &AdminRequest,
+    state: &State,
+) -> Outcome {
+    let (place, store) = (wanted(request, "place")?, store(state)?);
+    if action.ends_with("-all") {
+        let count = usize::try_from(wanted_number(request, "count")?).unwrap_or(usize::MAX);
+        let count = count.clamp(1, ACTION_JOBS_MAX);
+        let done = store.call(move |jobs| jobs.act_on_all(what, &place, count)).await;
+        return done.map(|done| json!({ "count": done })).map_err(refused);
+    }
+    let (jid, offset) = (wanted(request, "jid")?, offset(request)?);
+    let found = store.call(move |jobs| jobs.act(what, &place, &jid, offset)).await;
+    match found.map_err(refused)? {
+        true => Ok(json!({ "ok": true })),
+        false => Err((404, "the job is not there any more".to_owned())),
+    }
+}
+
+/// A page of a list.
+async fn jobs(request: &AdminRequest, state: &State) -> Outcome {
+    let (place, offset) = (wanted(request, "place")?, offset(request)?);
+    let listed = store(state)?.call(move |jobs| jobs.list(&place, offset, JOBS_MAX)).await;
+    listed.map(|jobs| json!({ "offset": offset, "jobs": jobs, "page": JOBS_MAX })).map_err(refused)
+}
+
+fn offset(request: &AdminRequest) -> Result<usize, (u16, String)> {
+    let given = query_value(&request.query, "offset");
+    given.map_or(Ok(0), |text| text.parse().map_err(|_| wrong("offset must be a number")))
+}
+
+fn store(state: &State) -> Result<&StoredJobs, (u16, String)> {
+    state.dashboard.jobs.as_ref().ok_or((404, "this server has no jobs".to_owned()))
+}
+
+/// The value of a query's member, decoded; the first one counts.
+fn query_value(query: &str, name: &str) -> Option<String> {
+    let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let value = pairs.into_iter().find(|(key, _)| *key == name)?.1;
+    let mut bytes = Vec::with_capacity(value.len());
+    let mut rest = value.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let digits = [rest.next()?, rest.next()?];
+                u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
+            }
+            b'+' => b' ',
+            other => other,
+        });
+    }
+    String::from_utf8(bytes).ok().filter(|value| !value.is_empty())
+}
+
+/// The page in an application that mounts it, which has checked who asks.
+pub struct MountedDashboard {
+    state: std::sync::Arc<State>,
+    runtime: tokio::runtime::Runtime,
+}
+
+/// A request to a [`MountedDashboard`]. The path is below the place where it is mounted.
+#[allow(missing_docs)]
+pub struct MountedRequest {
+    /// The path of that place: Rack's `SCRIPT_NAME`.
+    pub mount: String,
+    pub method: String,
+    pub path: String,
+    pub query: String,
+    pub host: Option<String>,
+    pub origin: Option<String>,
+    pub fetch_site: Option<String>,
+}
+
+impl MountedDashboard {
+    /// # Errors
+    /// When the system refuses what the runtime needs.
+    pub fn new(state: std::sync::Arc<State>) -> io::Result<Self> {
+        Ok(Self { state, runtime: crate::server::runtime()? })
+    }
+
+    /// Status, media type and body of the answer; it is there within a few seconds.
+    pub fn call(&self, request: MountedRequest) -> (u16, &'static str, String) {
+        let answer = self.runtime.block_on(self.answer(request));
+        (answer.status, answer.content_type, answer.body)
+    }
+
+    async fn answer(&self, request: MountedRequest) -> Answer {
+        let MountedRequest { mount, method, mut path, query, host, origin, fetch_site } = request;
+        if path.is_empty() {
+            path.push('/');
+        }
+        if !has(&path) || path == "/open" {
+            return Answer::error(404, "there is no such page");
+        }
+        if path == "/dashboard.json" {
+            // The supervisor sends its reports to the admin endpoint; here they are asked for.
+            let report = self.state.dashboard.control.call(&json!({ "command": "report" })).await;
+            let taken = report.and_then(|answer| {
+                self.state.take(&answer["report"].to_string()).map_err(|error| error.to_string())
+            });
+            if let Err(why) = taken {
+                return Answer::error(503, &why);
+            }
+        }
+        let request = AdminRequest {
+            method,
+            path,
+            query,
+            host,
+            origin,
+            fetch_site,
+            ..AdminRequest::default()
+        };
+        let mut answer = serve(&request, &self.state).await;
+        if request.path == "/" {
+            answer.body = mounted(&answer.body, &mount);
+        }
+        answer
+    }
+}
+
+/// The page with the files' addresses below `mount`, as its own address may be without a slash at the end.
+fn mounted(page: &str, mount: &str) -> String {
+    let escaped = mount.chars().fold(String::new(), |mut text, one| {
+        match one {
+            '&' => text.push_str("&amp;"),
+            '<' => text.push_str("&lt;"),
+            '"' => text.push_str("&quot;"),
+            other => text.push(other),
+        }
+        text
+    });
+    page.replace("=\"dashboard.", &format!("=\"{escaped}/dashboard."))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,207 @@
+//! A client of the main process's control socket.
+
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use chaton_core::clock::now_ns;
+use serde_json::{json, Value};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::time::{timeout, timeout_at, Instant};
+
+/// Time for an answer of the main process, which gives it from memory.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+/// Time for the workers to say what they run. One that does not is busy, which is shown.
+const RUNNING_MAX: Duration = Duration::from_millis(500);
+/// How long that is shown again, so that many who look do not ask more often.
+const RUNNING_KEPT_NS: u64 = 1_000_000_000;
+/// Time for the backtraces of a worker; the thread that reads them needs the GVL.
+const BACKTRACES_MAX: Duration = Duration::from_secs(5);
+/// Bytes of an answer at most: a thousand workers, or a thousand threads with their backtraces.
+const ANSWER_BYTES_MAX: u64 = 4 << 20;
+/// The longest path of a Unix socket: 108 bytes with the zero at its end (unix(7)).
+const PATH_BYTES_MAX: usize = 107;
+
+/// Asks the main process, and through it the workers.
+pub(crate) struct ControlSocket {
+    /// `None`: it is off.
+    path: Option<PathBuf>,
+    /// What the workers ran, by their numbers, and when they said so (ns).
+    running: tokio::sync::Mutex<(Vec<Value>, u64)>,
+}
+
+impl ControlSocket {
+    pub fn new(path: Option<&str>) -> Self {
+        Self { path: path.map(PathBuf::from), running: tokio::sync::Mutex::default() }
+    }
+
+    /// The answer to a command.
+    ///
+    /// # Errors
+    /// Why there is none, or why the command was refused.
+    pub async fn call(&self, request: &Value) -> Result<Value, String> {
+        let path = self.path.as_deref().ok_or("control_socket is off")?;
+        let answer = timeout(ANSWER_MAX, exchange(path, request)).await;
+        let answer = answer.map_err(|_| "the main process does not answer".to_owned())?;
+        let answer =
+            answer.map_err(|error| format!("the main process cannot be asked: {error}"))?;
+        if answer["ok"] == true {
+            return Ok(answer);
+        }
+        Err(answer["error"].as_str().unwrap_or("the main process refused").to_owned())
+    }
+
+    /// What the workers run, as those say that answer in time.
+    pub async fn running(&self) -> Vec<Value> {
+        let mut last = self.running.lock().await;
+        let (answers, at_ns) = &mut *last;
+        if *at_ns == 0 || now_ns().saturating_sub(*at_ns) >= RUNNING_KEPT_NS {
+            // Without an answer nothing is shown, and the reasons of `/ready` tell why.
+            *answers = self.ask("running", None, RUNNING_MAX).await.unwrap_or_default();
+            *at_ns = now_ns();
+        }
+        answers.clone()
+    }
+
+    /// What each thread of a worker does.
+    ///
+    /// # Errors
+    /// Why they cannot be read.
+    pub async fn backtraces(&self, worker: u64) -> Result<Value, String> {
+        let mut answers = self.ask("backtraces", Some(worker), BACKTRACES_MAX).await?;
+        let answer = answers.pop().ok_or_else(|| {
+            let seconds = BACKTRACES_MAX.as_secs();
+            format!("worker {worker} has not answered within {seconds} s: code that never lets go of Ruby's lock may run")
+        })?;
+        Ok(answer["threads"].clone())
+    }
+
+    /// Workers answer on a socket of our own; those that do not in time are left out.
+    async fn ask(
+        &self,
+        action: &str,
+        worker: Option<u64>,
+        within: Duration,
+    ) -> Result<Vec<Value>, String> {
+        let beside = self.path.as_deref().ok_or("control_socket is off")?;
+        let socket = AnswerSocket::open(beside)
+            .map_err(|error| format!("there is no place for a socket: {error}"))?;
+        let until = Instant::now() + within;
+        let request = json!({ "command": "trace", "action": action, "worker": worker, "reply_to": socket.path });
+        let asked = self.call(&request).await?["asked"].as_array().map_or(0, Vec::len);
+        let mut answers = Vec::new();
+        while answers.len() < asked {
+            match timeout_at(until, socket.answer()).await {
+                Ok(Ok(answer)) => answers.push(answer),
+                // It broke off; the others may still answer.
+                Ok(Err(_)) => {}
+                Err(_) => break,
+            }
+        }
+        Ok(answers)
+    }
+}
+
+async fn exchange(path: &Path, request: &Value) -> io::Result<Value> {
+    let mut stream = UnixStream::connect(path).await?;
+    stream.write_all(format!("{request}\n").as_bytes()).await?;
+    read(stream).await
+}
+
+async fn read(stream: impl AsyncRead + Unpin) -> io::Result<Value> {
+    let mut bytes = Vec::new();
+    stream.take(ANSWER_BYTES_MAX).read_to_end(&mut bytes).await?;
+    // A line; a body that may follow is not wanted here.
+    let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    Ok(serde_json::from_slice(line)?)
+}
+
+/// A socket in a directory of its own, which only its owner can enter; both are removed at the end.
+struct AnswerSocket {
+    listener: UnixListener,
+    folder: PathBuf,
+    path: PathBuf,
+}
+
+impl AnswerSocket {
+    /// Beside the control socket, where the workers see it though a service manager may hide other
+    /// directories, or else where temporary files are.
+    fn open(beside: &Path) -> io::Result<Self> {
+        let first = beside.parent().unwrap_or(Path::new("/")).to_owned();
+        Self::open_in(&first).or_else(|_| Self::open_in(&std::env::temp_dir()))
+    }
+
+    fn open_in(place: &Path) -> io::Result<Self> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder = place.join(format!("cd{}-{number}", std::process::id()));
+        let path = folder.join("s");
+        if path.as_os_str().len() > PATH_BYTES_MAX {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        DirBuilder::new().mode(0o700).create(&folder)?;
+        match UnixListener::bind(&path) {
+            Ok(listener) => Ok(Self { listener, folder, path }),
+            Err(error) => {
+                let _ = std::fs::remove_dir(&folder);
+                Err(error)
+            }
+        }
+    }
+
+    async fn answer(&self) -> io::Result<Value> {
+        read(self.listener.accept().await?.0).await
+    }
+}
+
+impl Drop for AnswerSocket {
+    fn drop(&mut self) {
+        // What cannot be removed is left, which harms nothing.
+        let _ = std::fs::remove_file(&self.path);
+        let _ = std::fs::remove_dir(&self.folder);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_collected_beside_the_control_socket_and_nothing_is_left() {
+        let folder = std::env::temp_dir().join(format!("control-test-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("c.sock");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let answers = runtime.block_on(async {
+            let server = UnixListener::bind(&path).unwrap();
+            let asked = tokio::spawn(async move {
+                let (mut client, _) = server.accept().await.unwrap();
+                let mut bytes = vec![0; 4096];
+                let length = client.read(&mut bytes).await.unwrap();
+                let request: Value = serde_json::from_slice(&bytes[..length]).unwrap();
+                let to = request["reply_to"].as_str().unwrap().to_owned();
+                let mut broken = UnixStream::connect(&to).await.unwrap();
+                broken.write_all(b"{").await.unwrap();
+                drop(broken);
+                let mut worker = UnixStream::connect(&to).await.unwrap();
+                worker.write_all(b"{\"worker\":3,\"running\":[]}\nbody").await.unwrap();
+                client.write_all(b"{\"ok\":true,\"asked\":[3]}\n").await.unwrap();
+            });
+            let control = ControlSocket::new(path.to_str());
+            let answers = control.ask("running", None, Duration::from_secs(60)).await;
+            asked.await.unwrap();
+            answers
+        });
+        assert_eq!(answers.unwrap(), [json!({ "worker": 3, "running": [] })]);
+        assert_eq!(
+            std::fs::read_dir(&folder).unwrap().count(),
+            1,
+            "only the control socket is left"
+        );
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,133 @@
+//! What the page shows, as one JSON document.
+
+use std::path::Path;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
+
+use chaton_core::clock::wall_s;
+use chaton_core::process::counters::{TimeTotals, BOUNDS_S};
+use chaton_core::process::scoreboard::Scoreboard;
+use chaton_memory::readings::{age_s, resident, ROOT};
+use serde_json::{json, Map, Value};
+
+use crate::health;
+use crate::metrics::{Scrape, CLASSES};
+use crate::queues::StoreSizes;
+use crate::server::{boot_ms, State};
+use crate::tree::WorkerEntry;
+
+/// Queues in the document at most; classes and topics are bounded where they are counted.
+const QUEUES_MAX: usize = 200;
+
+/// The server as it is now. Counters start with the server; who wants rates reads it twice.
+pub(crate) async fn document(state: &State) -> Value {
+    let store = match &state.queues {
+        Some(queues) => Some(queues.read().await),
+        None => None,
+    };
+    let running = state.dashboard.control.running().await;
+    let (report, silence) = state.report();
+    let (config, scoreboard) = (&state.config, &state.scoreboard);
+    let live = health::live(&report, silence, config);
+    let ready = health::ready(&report, scoreboard, config, None, boot_ms());
+    let scrape = Scrape::read(&report, scoreboard, &[]);
+    let root = Path::new(ROOT);
+    let processes: Vec<_> = state
+        .process_memory
+        .lock()
+        .read(&report)
+        .into_iter()
+        // Without workers the main process is the only worker.
+        .filter(|one| {
+            one.name == "main" || !report.workers.iter().any(|it| it.pid == Some(report.pid))
+        })
+        .map(|one| {
+            json!({ "name": one.name, "resident": one.resident, "proportional": one.proportional,
+                    "private": one.private })
+        })
+        .collect();
+    let workers: Vec<_> =
+        report.workers.iter().map(|entry| worker(entry, scoreboard, &running)).collect();
+    json!({
+        "at": wall_s(),
+        "server": { "facts": config.dashboard.facts, "state": report.state, "pid": report.pid,
+                    "age_s": age_s(root, report.pid), "roles": config.roles, "exits": report.exits },
+        "live": live,
+        "ready": ready,
+        "workers": workers,
+        "processes": processes,
+        "bounds_s": BOUNDS_S,
+        "web": {
+            "responses": CLASSES.iter().zip(scrape.responses).map(|(class, count)| ((*class).to_owned(), json!(count)))
+                .collect::<Map<_, _>>(),
+            "shed": scrape.shed,
+            "duration": times(&scrape.duration),
+            "queue_time": times(&scrape.queue_time),
+        },
+        "jobs": {
+            "store": store.map(|sizes| sizes.as_ref().map(stored)),
+            "classes": scrape.jobs.iter().map(|((class, queue), totals)| {
+                json!({ "class": class, "queue": queue, "done": totals.done, "failed": totals.failed,
+                        "run_time": times(&totals.run_time), "latency": times(&totals.latency) })
+            }).collect::<Vec<_>>(),
+        },
+        "streams": scrape.topics.iter().map(|((topic, group), totals)| {
+            json!({ "topic": topic, "group": group, "records": totals.records, "retries": totals.retries,
+                    "dead_letters": totals.dead_letters, "lag": totals.lag })
+        }).collect::<Vec<_>>(),
+    })
+}
+
+/// The counts of a histogram's buckets; `bounds_s` of the document has their bounds.
+fn times(totals: &TimeTotals) -> Value {
+    json!({ "buckets": totals.buckets, "sum_s": totals.sum_ns as f64 / 1e9 })
+}
+
+fn stored(sizes: &StoreSizes) -> Value {
+    let queues = sizes.queues.iter().take(QUEUES_MAX).map(|queue| {
+        json!({ "name": queue.name, "size": queue.size, "latency_s": queue.latency_s,
+                "paused": queue.paused })
+    });
+    let sets: Map<_, _> =
+        sizes.sets.iter().map(|(name, size)| ((*name).to_owned(), json!(size))).collect();
+    json!({ "queues": queues.collect::<Vec<_>>(), "queues_total": sizes.queues.len(), "sets": sets })
+}
+
+fn worker(entry: &WorkerEntry, scoreboard: &Scoreboard, running: &[Value]) -> Value {
+    let root = Path::new(ROOT);
+    let mut shown = json!({
+        "worker": entry.worker, "pid": entry.pid, "state": entry.state, "roles": entry.roles,
+        "resident": entry.pid.and_then(|pid| resident(root, pid)),
+        "age_s": entry.pid.and_then(|pid| age_s(root, pid)),
+    });
+    // A process that has not answered has no `running`.
+    let answer = running.iter().find(|one| one["pid"] == json!(entry.pid) && one["ok"] == true);
+    if let Some(answer) = answer {
+        shown["running"] = answer["running"].clone();
+    }
+    if entry.slot >= scoreboard.len() {
+        return shown;
+    }
+    let gauges = scoreboard.slot(entry.slot);
+    let number = |gauge: &AtomicU32| gauge.load(Relaxed);
+    shown["busy"] = json!(number(&gauges.running));
+    for (name, gauge) in [
+        ("connections", &gauges.connections),
+        ("queued", &gauges.queued),
+        ("queue_age_ms", &gauges.queue_age_ms),
+        ("threads", &gauges.threads),
+        ("groups", &gauges.groups),
+        ("groups_joined", &gauges.groups_joined),
+    ] {
+        shown[name] = json!(number(gauge));
+    }
+    shown["accepting"] = json!(number(&gauges.accepting) != 0);
+    shown["hogged"] = json!(number(&gauges.hogged) != 0);
+    shown["requests_total"] = json!(gauges.requests_total.load(Relaxed));
+    shown["finished_total"] = json!(gauges.finished_total.load(Relaxed));
+    let heap = gauges.heap.gauges().into_iter();
+    let heap: Map<_, _> =
+        heap.map(|(name, gauge)| (name.to_owned(), json!(gauge.load(Relaxed)))).collect();
+    shown["heap"] = Value::Object(heap);
+    shown
+}

@@ -1,0 +1,49 @@
+# frozen_string_literal: true
+
+require_relative "../version"
+require_relative "options"
+
+module Chaton
+  module Config
+    # The settings of the admin endpoint, and of the dashboard in an application, as the native extension takes them.
+    # Rust has no defaults: every field is set here.
+    class AdminDocument
+      # @param plan [Plan]
+      # @param listeners [Array<Hash>] none in an application
+      # @param store [Hash, nil] settings of the store of the jobs; nil: none is read
+      def initialize(plan, store:, listeners: [])
+        @plan = plan
+        @store = store
+        @listeners = listeners
+      end
+
+      # @return [Hash{Symbol=>Object}] JSON-able
+      def to_h
+        { listeners: @listeners, hosts: setting(:admin_hosts), token: setting(:admin_token), store: @store,
+          connections_max: setting(:admin_connections_max), timeout_s: setting(:admin_timeout_s),
+          alive_timeout_s: @plan.alive_timeout_s, queue_age_ms: (@plan.queue_age_s * 1000).round,
+          lag_max: (setting(:admin_lag_max) if setting(:admin_lag_max).positive?), statsd: statsd,
+          roles: %i[web jobs streams].select { |role| @plan.role?(role) }, dashboard: dashboard }
+      end
+
+      private
+
+      def statsd
+        address = setting(:admin_statsd) or return
+
+        { address: address.delete_prefix("udp://"), interval_s: setting(:admin_statsd_interval_s),
+          tags: setting(:admin_statsd_tags) }
+      end
+
+      def dashboard
+        facts = { version: VERSION, ruby: RUBY_VERSION, tag: @plan.tag, environment: @plan.environment,
+                  store: (@plan.jobs.store_shown if @store) }.compact
+        { control_socket: @plan.control_socket, facts: facts, link_s: setting(:admin_link_s),
+          session_s: setting(:admin_session_s) }
+      end
+
+      # An application can mount the dashboard without an admin endpoint.
+      def setting(name) = @plan.admin ? @plan.admin[name] : Options[name].default
+    end
+  end
+end

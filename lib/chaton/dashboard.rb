@@ -1,0 +1,59 @@
+# frozen_string_literal: true
+
+require "json"
+
+module Chaton
+  # The dashboard as a Rack application, in an application that Chaton serves. The application decides who may see it;
+  # an action is only taken for a page of the same origin.
+  #
+  # @example Rails: config/routes.rb
+  #   authenticate(:user, ->(user) { user.admin? }) { mount Chaton::Dashboard => "/chaton" }
+  # @example config.ru
+  #   map("/chaton") { run Chaton::Dashboard }
+  class Dashboard
+    # The answer in a process that is not a worker of Chaton's.
+    NO_SERVER = "The dashboard shows the Chaton server that serves it, and this process is not served by one.\n"
+    private_constant :NO_SERVER
+
+    @lock = Mutex.new
+
+    class << self
+      # Names the server that is shown.
+      #
+      # @param plan [Config::Plan]
+      # @param scoreboard [Native::Scoreboard]
+      # @private
+      def of_process(plan, scoreboard)
+        @lock.synchronize { @plan, @scoreboard, @native = plan, scoreboard, nil }
+      end
+
+      # @param env [Hash{String=>Object}] of Rack
+      # @return [Array(Integer, Hash, Array<String>)]
+      def call(env)
+        status, type, body = answer(env)
+        return [503, { "content-type" => "text/plain" }, [NO_SERVER]] unless status
+
+        [status, { "content-type" => type, **Native::Dashboard.headers }, env["REQUEST_METHOD"] == "HEAD" ? [] : [body]]
+      end
+
+      private
+
+      # @return [Array(Integer, String, String), nil]
+      def answer(env)
+        native&.call(env["SCRIPT_NAME"].to_s, env["REQUEST_METHOD"], env["PATH_INFO"].to_s, env["QUERY_STRING"].to_s,
+                     host(env), env["HTTP_ORIGIN"], env["HTTP_SEC_FETCH_SITE"])
+      end
+
+      # The one that the browser sees. A page of another site can send neither header as it likes.
+      def host(env) = env["HTTP_X_FORWARDED_HOST"]&.split(",")&.first&.strip || env["HTTP_HOST"]
+
+      def native
+        @lock.synchronize { @native ||= open if @scoreboard }
+      end
+
+      def open
+        Native::Dashboard.new(JSON.generate(@plan.admin_document(store: @plan.jobs&.store_settings)), @scoreboard)
+      end
+    end
+  end
+end

@@ -1,0 +1,83 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "support/dashboard_case"
+
+# The dashboard's lists of jobs, and its actions on jobs and queues.
+class JobsDashboardTest < Minitest::Test
+  include DashboardCase
+
+  JOBS = <<~RUBY
+    class Bad
+      include Chaton::Job
+      options retry: false
+      def perform(id)
+        raise "it fails" unless File.exist?("mended")
+        Recorder.note(id)
+      end
+    end
+  RUBY
+
+  def test_dead_jobs_run_again_or_are_deleted
+    server = boot_jobs(JOBS, config: admin)
+    console(server).run(<<~'RUBY')
+      dead = Chaton::Jobs::DeadSet.new.native
+      add = ->(number, **job) { dead.add("dead", Time.now.to_f + number, JSON.generate(queue: "default", **job)) }
+      (1..3).each { |n| add.call(n, class: "Bad", args: [n], jid: format("%024d", n), error_message: "x" * 5000) }
+      add.call(4, class: "<script>alert(1)</script>", args: ["secret"], jid: "evil", queue: "<b>")
+    RUBY
+    eventually_shown(server) { |shown| shown["jobs"]["store"]["sets"]["dead"] == 4 }
+    list = page(server, "/jobs.json?place=dead", headers: BEARER)
+    first, *others = list.json["jobs"]
+    assert_equal ["<script>alert(1)</script>", "evil"], first.values_at("class", "jid")
+    assert_equal [["Bad", 500]] * 3, others.map { |job| [job["class"], job["error"].size] }
+    refute_match(/<script|secret/, list.body)
+    assert_equal ["application/json", "nosniff"], list.headers.values_at("content-type", "x-content-type-options")
+    server.write("mended", "")
+    retrying = "/actions/retry?place=dead&jid=#{others.first["jid"]}&offset=0"
+    assert_equal [200, 404], [post(server, retrying).status, post(server, retrying).status]
+    server.eventually("it has run", timeout_s: WAIT_S) { ran(server) == ["3"] }
+    assert_equal 200, post(server, "/actions/delete?place=dead&jid=evil").status
+    assert_equal 2, post(server, "/actions/retry-all?place=dead&count=100").json["count"]
+    server.eventually("all have run", timeout_s: WAIT_S) { ran(server).sort == %w[1 2 3] }
+    eventually_shown(server) { |shown| shown["jobs"]["store"]["sets"]["dead"].zero? }
+    assert_equal 0, server.stop(timeout_s: WAIT_S)
+  end
+
+  def test_of_ten_thousand_jobs_a_page_is_shown_and_a_part_is_deleted_at_once
+    server = boot_jobs(JOBS, config: admin)
+    console(server).run(<<~'RUBY')
+      lists = (1..10_000).map { |n| [n] }
+      Chaton::Jobs.client.push_bulk("class" => "Bad", "args" => lists, "at" => Time.now.to_f + 86_400)
+    RUBY
+    eventually_shown(server) { |shown| shown["jobs"]["store"]["sets"]["scheduled"] == 10_000 }
+    list = page(server, "/jobs.json?place=scheduled&offset=9970", headers: BEARER)
+    assert_equal [30, 9970], [list.json["jobs"].size, list.json["offset"]]
+    list = page(server, "/jobs.json?place=scheduled", headers: BEARER)
+    assert_equal 50, list.json["jobs"].size
+    assert_equal 200, post(server, "/actions/delete-all?place=scheduled&count=100000").json["count"]
+    eventually_shown(server) { |shown| shown["jobs"]["store"]["sets"]["scheduled"] == 9_800 }
+    assert_equal 0, server.stop(timeout_s: WAIT_S)
+  end
+
+  def test_a_queue_is_paused_and_resumed
+    server = boot_jobs(JOBS, config: admin)
+    server.write("mended", "")
+    console = console(server)
+    queue = ->(shown) { shown["jobs"]["store"]["queues"].find { |one| one["name"] == "default" } }
+    console.run("Bad.perform_async(1)")
+    server.eventually("it has run", timeout_s: WAIT_S) { ran(server) == ["1"] }
+    assert_equal 200, post(server, "/actions/pause?queue=default").status
+    eventually_shown(server) { |shown| queue.call(shown)["paused"] }
+    console.run("Bad.perform_async(2)")
+    eventually_shown(server) { |shown| queue.call(shown)["size"] == 1 }
+    assert_equal "Bad", page(server, "/jobs.json?place=queue:default", headers: BEARER).json["jobs"].first["class"]
+    assert_equal 409, post(server, "/actions/retry-all?place=queue:default&count=1").status
+    assert_equal 200, post(server, "/actions/resume?queue=default").status
+    server.eventually("it has run", timeout_s: WAIT_S) { ran(server) == %w[1 2] }
+    eventually_shown(server) do |shown|
+      shown["jobs"]["classes"].any? { |one| one.values_at("class", "queue", "done") == ["Bad", "default", 2] }
+    end
+    assert_equal 0, server.stop(timeout_s: WAIT_S)
+  end
+end
