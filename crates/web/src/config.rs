@@ -11,6 +11,7 @@ use chaton_core::settings::{millis, seconds};
 use serde::Deserialize;
 
 use crate::compression::CompressionSettings;
+use crate::forwarded::ForwardedSettings;
 use crate::limits::{Limits, Timeouts};
 use crate::static_files::StaticSettings;
 use crate::tls::TlsSettings;
@@ -72,6 +73,8 @@ pub struct Config {
     pub stream_bodies: Vec<String>,
     /// The listeners, by index, whose connections begin with a header of the PROXY protocol.
     pub proxy_protocol: Vec<usize>,
+    /// The proxies whose word of the client is believed; `None`: their headers are the application's matter.
+    pub forwarded: Option<ForwardedSettings>,
     /// Compression of the application's answers.
     pub compression: Option<CompressionSettings>,
     /// Files that are served without the application.
@@ -123,6 +126,7 @@ impl Config {
             queue: QueueLimits { count_max: 1024, bytes_max: 64 << 20, age_max_ms: 5_000 },
             stream_bodies: Vec::new(),
             proxy_protocol: Vec::new(),
+            forwarded: None,
             compression: None,
             static_files: None,
             access_log: AccessLog::Off,

@@ -4,6 +4,7 @@ mod context;
 mod hijack;
 mod stream;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -18,6 +19,7 @@ use crate::body_part::BodyPart;
 use crate::compression::Encoder;
 use crate::config::AccessLog;
 use crate::error_response::ErrorResponse;
+use crate::forwarded::Forwarded;
 use crate::head::{RequestHead, Version};
 use crate::pending_response::{PendingResponse, ResponsePhase};
 use crate::request_body::RequestBody;
@@ -112,8 +114,32 @@ impl Exchange {
     }
 
     /// The peer's address without its port; `127.0.0.1` for a Unix socket.
-    pub fn remote_addr(&self) -> &str {
+    pub fn peer_addr(&self) -> &str {
         &self.remote_addr
+    }
+
+    /// The client's address: the peer's, or what a trusted proxy says.
+    pub fn remote_addr(&self) -> Cow<'_, str> {
+        let client = self.forwarded().and_then(|forwarded| forwarded.client());
+        client.map_or(Cow::Borrowed(&*self.remote_addr), |client| client.to_string().into())
+    }
+
+    /// The headers of the proxies in front, if the settings say which ones are believed.
+    pub fn forwarded(&self) -> Option<Forwarded<'_>> {
+        let settings = self.context.config.forwarded.as_ref()?;
+        Some(settings.read(&self.remote_addr, &self.head))
+    }
+
+    /// Whether the client spoke HTTPS, here or with a proxy in front.
+    pub fn is_https(&self) -> bool {
+        let by_proxy = || match self.forwarded() {
+            Some(forwarded) => forwarded.is_https(),
+            None => self
+                .head
+                .header("x-forwarded-proto")
+                .is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"https")),
+        };
+        self.tls.is_some() || by_proxy()
     }
 
     /// The client, if the connection is encrypted.

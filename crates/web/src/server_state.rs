@@ -70,7 +70,7 @@ impl ServerState {
         let (config, counters) = (Arc::new(config), Arc::<Counters>::default());
         Self {
             exchanges: Arc::new(ExchangeContext::new(Arc::clone(&config), Arc::clone(&counters))),
-            log: LogBuffer::new(config.access_log),
+            log: LogBuffer::new(config.access_log, config.forwarded.clone()),
             config,
             counters,
             feed,

@@ -31,7 +31,6 @@ use crate::content_coding::{AcceptedCodings, ContentCoding};
 use crate::date::http_date;
 use crate::error::Error;
 use crate::exchange::Exchange;
-use crate::head::RequestHead;
 use crate::media_type;
 use crate::preconditions::Precondition;
 use crate::request_body::RequestBody;
@@ -77,7 +76,7 @@ pub struct StaticSettings {
     /// Whether a path without a known extension also means the file with `.html`, and the index of
     /// the directory, as in Rails.
     pub html: bool,
-    /// Answer only requests that came over HTTPS, here or by `X-Forwarded-Proto`.
+    /// Answer only requests that came over HTTPS, here or with a proxy in front.
     pub https_only: bool,
     /// Headers of every answer.
     pub headers: Vec<(String, String)>,
@@ -162,7 +161,7 @@ impl StaticFiles {
         let method = head.get(head.method);
         let is_plain = (method == b"GET" || method == b"HEAD")
             && matches!(exchange.body(), RequestBody::Empty)
-            && (!self.settings.https_only || exchange.tls().is_some() || is_https(head));
+            && (!self.settings.https_only || exchange.is_https());
         if !is_plain {
             return Err(NoFile::Missing);
         }
@@ -427,11 +426,6 @@ impl AsRef<[u8]> for PartOfFile {
     fn as_ref(&self) -> &[u8] {
         &self.bytes[self.range.clone()]
     }
-}
-
-/// Whether the client spoke HTTPS with the proxy in front.
-fn is_https(head: &RequestHead) -> bool {
-    head.header("x-forwarded-proto").is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"https"))
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ fn server(set: impl FnOnce(&mut Config)) -> Server {
         set(config);
     };
     Server::with(set, |exchange| {
-        let address = exchange.remote_addr().to_owned();
+        let address = exchange.remote_addr().into_owned();
         answer(exchange, address.as_bytes());
     })
 }

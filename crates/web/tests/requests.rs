@@ -209,7 +209,7 @@ fn unix_sockets() {
     struct Inline(Arc<Mutex<String>>);
     impl chaton_core::engine::Feed<Exchange> for Inline {
         fn submit(&self, exchange: Arc<Exchange>) -> Result<(), Arc<Exchange>> {
-            *self.0.lock().unwrap() = exchange.remote_addr().to_owned();
+            *self.0.lock().unwrap() = exchange.remote_addr().into_owned();
             answer(exchange, b"inline");
             Ok(())
         }

@@ -35,8 +35,8 @@ module Chaton
         clean_thread_locals: [false, "a thread serves many requests; use ActiveSupport::CurrentAttributes or clear " \
                                      "the variables in a middleware"],
         fiber_per_request: [false, "requests run on threads; remove the line"],
-        set_remote_address: [:socket, "REMOTE_ADDR is always the socket's peer; let Rack::Request#ip or a middleware " \
-                                      "read X-Forwarded-For"],
+        set_remote_address: [:socket, "name the proxies in front with web { trusted_proxies \"10.0.0.0/8\" }, or let " \
+                                      "the balancer send the PROXY protocol: bind \"tcp://…?proxy_protocol=on\""],
         rack_url_scheme: ["http", "let the proxy in front send X-Forwarded-Proto, which Rack::Request#scheme reads"],
         set_default_host: ["0.0.0.0", "name the host in bind \"tcp://HOST:PORT\" or port PORT, \"HOST\""]
       }.freeze

@@ -22,6 +22,14 @@ class TypesTest < Minitest::Test
     assert_refused(seconds, Float::NAN)
   end
 
+  def test_networks
+    networks = Types::Networks.new
+    assert_equal %w[10.0.0.0/8 192.0.2.1/32 2001:db8::/32], networks.cast("10.1.2.3/8", "192.0.2.1", "2001:db8::/32")
+    assert_equal Types::Networks::PRIVATE, networks.cast(:private)
+    ["localhost", "10.0.0.0/33", "10.0.0", "", nil].each { |value| assert_refused(networks, value) }
+    assert_refused(networks, "proxy", because: %r{must be addresses, networks such as 10\.0\.0\.0/8, or private})
+  end
+
   def test_bytes
     bytes = Types::Bytes.new(1..(1 << 40))
     assert_equal [64, 65_536, 1 << 20, 2 << 30, 1024], ["64", "64K", "1M", "2 GiB", 1024].map { |one| bytes.cast(one) }

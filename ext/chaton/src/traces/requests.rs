@@ -56,8 +56,7 @@ fn describe(tracing: &Tracing, span: &mut WorkSpan, exchange: &Exchange) {
     if tracing.has_query() && !head.get(head.query).is_empty() {
         span.bytes("url.query", head.get(head.query));
     }
-    let encrypted = exchange.tls().is_some() || head.header("x-forwarded-proto") == Some(b"https");
-    span.text("url.scheme", if encrypted { "https" } else { "http" });
+    span.text("url.scheme", if exchange.is_https() { "https" } else { "http" });
     let authority = head.authority.map(|authority| head.get(authority));
     if let Some(host) = authority.or_else(|| head.header("host")).filter(|host| !host.is_empty()) {
         let (name, port) = split_host(host);
@@ -67,7 +66,10 @@ fn describe(tracing: &Tracing, span: &mut WorkSpan, exchange: &Exchange) {
     }
     let version = if matches!(head.version, Version::Http10) { "1.0" } else { "1.1" };
     span.text("network.protocol.version", version);
-    span.text("network.peer.address", exchange.remote_addr());
+    span.text("network.peer.address", exchange.peer_addr());
+    if exchange.forwarded().is_some() {
+        span.text("client.address", exchange.remote_addr());
+    }
     if let Some(agent) = head.header("user-agent") {
         span.bytes("user_agent.original", agent);
     }

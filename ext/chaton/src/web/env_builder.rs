@@ -3,7 +3,7 @@
 
 use chaton_web::head::split_host;
 use chaton_web::head::Version;
-use chaton_web::{BodyFraming, Exchange, RequestBody};
+use chaton_web::{BodyFraming, Exchange, Forwarded, RequestBody};
 use magnus::rb_sys::{AsRawValue, FromRawValue};
 use magnus::{Error, RArray, RHash, Ruby, TryConvert, Value};
 use parking_lot::Mutex;
@@ -51,6 +51,10 @@ struct EnvKeys {
     http_upgrade: VALUE,
     http_traceparent: VALUE,
     rack_protocol: VALUE,
+    url_scheme: VALUE,
+    https: VALUE,
+    https_scheme: VALUE,
+    on: VALUE,
     rack_input: VALUE,
     rack_hijack: VALUE,
     after_reply: VALUE,
@@ -98,6 +102,10 @@ impl EnvBuilder {
             http_upgrade: headers.key(b"upgrade"),
             http_traceparent: headers.key(b"traceparent"),
             rack_protocol: constant(b"rack.protocol"),
+            url_scheme: constant(b"rack.url_scheme"),
+            https: constant(b"HTTPS"),
+            https_scheme: constant(b"https"),
+            on: constant(b"on"),
             rack_input: constant(b"rack.input"),
             rack_hijack: constant(b"rack.hijack"),
             after_reply: constant(b"rack.after_reply"),
@@ -157,12 +165,21 @@ impl EnvBuilder {
             rb_hash_aset(env, keys.rack_hijack, request);
             rb_hash_aset(env, keys.after_reply, rb_ary_new_capa(0));
             rb_hash_aset(env, keys.response_finished, rb_ary_new_capa(0));
-            self.put_headers(env, exchange);
+            let forwarded = exchange.forwarded();
+            let encrypted = match forwarded {
+                Some(forwarded) if forwarded.is_https() && exchange.tls().is_none() => {
+                    rb_hash_aset(env, keys.url_scheme, keys.https_scheme);
+                    rb_hash_aset(env, keys.https, keys.on);
+                    true
+                }
+                _ => exchange.tls().is_some(),
+            };
+            self.put_headers(env, exchange, forwarded);
             // Spans of the application are children of the request's own span.
             if let Some(traceparent) = traces::traceparent() {
                 rb_hash_aset(env, keys.http_traceparent, string(&traceparent));
             }
-            self.put_server(env, exchange);
+            self.put_server(env, exchange, encrypted);
             self.put_body(env, exchange)?;
             Ok(env)
         }
@@ -182,7 +199,12 @@ impl EnvBuilder {
         known.map_or_else(|| string(name), |(_, value)| *value)
     }
 
-    unsafe fn put_headers(&self, env: VALUE, exchange: &Exchange) {
+    unsafe fn put_headers(
+        &self,
+        env: VALUE,
+        exchange: &Exchange,
+        forwarded: Option<Forwarded<'_>>,
+    ) {
         let head = exchange.head();
         for (name_span, value) in &head.headers {
             let (name, value) = (head.get(*name_span), head.get(*value));
@@ -193,6 +215,7 @@ impl EnvBuilder {
                 _ if self.legacy_version && is(name, "version") => {}
                 // As if it were not there: an authority is never empty.
                 _ if value.is_empty() && is(name, "host") => {}
+                _ if forwarded.is_some_and(|forwarded| forwarded.hides(name)) => {}
                 // `Foo_Bar` and `Foo-Bar` are one key; the one with a dash wins.
                 _ if name.contains(&b'_') && head.is_shadowed(*name_span) => {}
                 // SAFETY: as in `build`.
@@ -229,7 +252,7 @@ impl EnvBuilder {
         }
     }
 
-    unsafe fn put_server(&self, env: VALUE, exchange: &Exchange) {
+    unsafe fn put_server(&self, env: VALUE, exchange: &Exchange, encrypted: bool) {
         let head = exchange.head();
         // RFC 9112 3.2.2: the host of an absolute-form target replaces Host.
         let authority = head.authority.map(|span| head.get(span));
@@ -241,7 +264,7 @@ impl EnvBuilder {
             if authority.is_some() {
                 rb_hash_aset(env, self.keys.http_host, string(host));
             }
-            let encrypted = usize::from(exchange.tls().is_some());
+            let encrypted = usize::from(encrypted);
             let mut last = self.hosts[encrypted].lock();
             if last.0 != host {
                 let (name, port) = split_host(host);

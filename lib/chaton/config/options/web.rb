@@ -106,6 +106,14 @@ module Chaton
         Option.in(:web, :hsts, :connections,
                   Types::Word.new("a value such as max-age=31536000", pattern: /\Amax-age=\d+(; ?[\w-]+)*\z/), nil,
                   "With https_only: Strict-Transport-Security of answers over HTTPS that have none."),
+        Option.in(:web, :trusted_proxies, :connections, Types::Networks.new, nil,
+                  "Proxies in front that name the client in forwarded_header: REMOTE_ADDR, the access log and " \
+                  "rack.url_scheme are then the client's. The application gets such headers from nobody else. " \
+                  "private: loopback and private addresses. A Unix socket counts as 127.0.0.1."),
+        Option.in(:web, :forwarded_header, :connections, Types::OneOf.new(:x_forwarded_for, :forwarded),
+                  :x_forwarded_for,
+                  "What trusted_proxies send: X-Forwarded-For with X-Forwarded-Proto, or Forwarded (RFC 7239). The " \
+                  "application does not get the other one, which a proxy would pass on as the client has sent it."),
         Option.in(:web, :early_hints, :connections, Types::Switch.new, false,
                   "Offer rack.early_hints, with which an application sends 103 before its answer.",
                   flags: %w[--early-hints], puma: %i[early_hints]),

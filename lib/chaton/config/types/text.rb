@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "ipaddr"
 require_relative "../types"
 
 module Chaton
@@ -60,6 +61,26 @@ module Chaton
         def cast(*values) = values.flatten.map { |value| super(value.respond_to?(:to_path) ? value.to_path : value) }
 
         def show(values) = Array(values).empty? ? "none" : values.join(", ")
+      end
+
+      # Networks of addresses, on one line or several.
+      class Networks < Words
+        # What the word stands for, which is what Rails and Rack take for proxies.
+        PRIVATE = %w[127.0.0.0/8 ::1/128 10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 fc00::/7].freeze
+
+        def initialize = super("addresses, networks such as 10.0.0.0/8, or private")
+
+        # @return [Array<String>] addresses with the number of bits that count
+        def cast(*values) = super.flat_map { |text| text == "private" ? PRIVATE : network(text) }
+
+        private
+
+        def network(text)
+          address = IPAddr.new(text)
+          "#{address}/#{address.prefix}"
+        rescue IPAddr::Error
+          mismatch(text)
+        end
       end
 
       # A file or directory; a relative one starts in the application's directory.
