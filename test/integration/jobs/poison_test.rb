@@ -157,8 +157,12 @@ class JobsPoisonTest < Minitest::Test
 
   # The supervisor reads a worker's memory when the worker has become ready, before it answers the next question.
   def mark_measured_workers(server)
-    ready = -> { server.status["workers"].select { |worker| worker["state"] == "ready" }.map { |worker| worker["pid"] } }
-    (ready.call & ready.call).each { |pid| server.write("measured.#{pid}", "") }
+    first, second = Array.new(2) { ready_pids(server) }
+    (first & second).each { |pid| server.write("measured.#{pid}", "") }
+  end
+
+  def ready_pids(server)
+    server.status["workers"].filter_map { |worker| worker["pid"] if worker["state"] == "ready" }
   end
 
   def quiet_processes(console) = console.run("Chaton::Jobs::ProcessSet.new.map(&:quiet)")
