@@ -79,6 +79,8 @@ pub struct Config {
     pub compression: Option<CompressionSettings>,
     /// Files that are served without the application.
     pub static_files: Option<StaticSettings>,
+    /// Whether answers of the application have `Server-Timing`.
+    pub server_timing: bool,
     /// Form of the access log.
     pub access_log: AccessLog,
     /// `Retry-After` of every 503, in seconds.
@@ -129,6 +131,7 @@ impl Config {
             forwarded: None,
             compression: None,
             static_files: None,
+            server_timing: false,
             access_log: AccessLog::Off,
             retry_after_s: 1,
             scoreboard: None,

@@ -24,6 +24,7 @@ use crate::head::{RequestHead, Version};
 use crate::pending_response::{PendingResponse, ResponsePhase};
 use crate::request_body::RequestBody;
 use crate::response_head::head_len;
+use crate::server_timing::ServerTiming;
 use crate::streamed_body::CONNECTION_ENDED;
 use crate::tls::TlsPeer;
 
@@ -128,6 +129,11 @@ impl Exchange {
     pub fn forwarded(&self) -> Option<Forwarded<'_>> {
         let settings = self.context.config.forwarded.as_ref()?;
         Some(settings.read(&self.remote_addr, &self.head))
+    }
+
+    /// Its times so far, if the settings say that clients learn them.
+    pub fn timing(&self) -> Option<ServerTiming> {
+        self.context.config.server_timing.then(|| ServerTiming::of(self))
     }
 
     /// Whether the client spoke HTTPS, here or with a proxy in front.

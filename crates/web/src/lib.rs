@@ -47,6 +47,7 @@ mod request_start;
 pub mod response_head;
 mod send_buffer;
 mod server_state;
+mod server_timing;
 mod socket;
 mod static_files;
 mod stats;
@@ -70,6 +71,7 @@ pub use response_head::{
     BodySize, CompressionOffer, EncodedHead, ResponseContext, ResponseError, ResponseFraming,
     ResponseHead,
 };
+pub use server_timing::ServerTiming;
 pub use static_files::StaticSettings;
 pub use stats::Stats;
 pub use streamed_body::{BodyCut, BodyRead, StreamedBody};

@@ -39,6 +39,7 @@ use crate::date;
 use crate::head::class::trim;
 use crate::head::framing::parse_length;
 use crate::head::Version;
+use crate::server_timing::ServerTiming;
 use crate::status;
 
 /// The properties of the request that decide about its response.
@@ -52,6 +53,8 @@ pub struct ResponseContext {
     pub keep_alive: bool,
     /// Set if answers are compressed where that is worthwhile.
     pub compression: Option<CompressionOffer>,
+    /// Set if the client is to learn them.
+    pub timing: Option<ServerTiming>,
 }
 
 /// What is known of the body when the head is written.
@@ -252,6 +255,9 @@ impl<'a> ResponseHead<'a> {
         let interim = matches!(self.status, 100 | 102..=199);
         if !self.dated && !interim {
             date::append_date_line(&mut self.out);
+        }
+        if let Some(timing) = self.request.timing.filter(|_| !interim) {
+            timing.append(&mut self.out);
         }
         // The length of an encoded body is not known yet.
         if coding.is_none() || !matches!(framing, ResponseFraming::Length(_)) {

@@ -331,6 +331,7 @@ impl StaticFiles {
             is_head,
             keep_alive: exchange.keep_alive(),
             compression: None,
+            timing: None,
         };
         let mut out = ResponseHead::new(exchange.take_buffer(), status, &context)?;
         if matches!(status, 200 | 206) {

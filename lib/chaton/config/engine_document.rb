@@ -59,6 +59,7 @@ module Chaton
         { limits: of_web(Options::LIMITS), timeouts: of_web(Options::TIMEOUTS), queue: queue,
           stream_bodies: Array(@plan.web[:stream_bodies]).flatten, static_files: @static_files,
           compression: compression, proxy_protocol: proxied, forwarded: forwarded, **of_web(Options::TLS),
+          server_timing: @plan.web.server_timing,
           **of_plan(:access_log, :retry_after_s, :accept_grace_ms, :accept_defer_ms) }
       end
 

@@ -3,7 +3,7 @@ use super::*;
 const DATE: (&str, &str) = ("Date", "now");
 
 fn request(version: Version, is_head: bool, keep_alive: bool) -> ResponseContext {
-    ResponseContext { version, is_head, keep_alive, compression: None }
+    ResponseContext { version, is_head, keep_alive, compression: None, timing: None }
 }
 
 fn written(
@@ -326,4 +326,16 @@ fn answers_that_must_stay_as_they_are_are_not_compressed() {
         ResponseContext { compression: Some(none), ..request(Version::Http11, false, true) };
     let (text, ..) = written(&request, 200, &[HTML, DATE], large).unwrap();
     assert!(text.contains("|Vary: Accept-Encoding|Content-Length: 5000|"), "{text}");
+}
+
+#[test]
+fn times_are_told_where_they_are_wanted_but_not_in_an_interim_head() {
+    let times = [1_500, 20_004].map(std::time::Duration::from_micros);
+    let timing = Some(ServerTiming { queue: times[0], app: times[1] });
+    let request = ResponseContext { timing, ..request(Version::Http11, false, true) };
+    let (text, ..) = written(&request, 204, &[DATE], BodySize::Empty).unwrap();
+    let head = "HTTP/1.1 204 No Content|Date: now|Server-Timing: queue;dur=1.50, app;dur=20.00||";
+    assert_eq!(text, head);
+    let (text, ..) = written(&request, 103, &[], BodySize::Empty).unwrap();
+    assert_eq!(text, "HTTP/1.1 103 Early Hints||");
 }

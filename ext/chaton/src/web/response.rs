@@ -44,6 +44,7 @@ pub fn facts(exchange: &Exchange, compression: Option<CompressionOffer>) -> Resp
         is_head: head.get(head.method) == b"HEAD",
         keep_alive: exchange.keep_alive(),
         compression,
+        timing: exchange.timing(),
     }
 }
 

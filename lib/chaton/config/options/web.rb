@@ -114,6 +114,9 @@ module Chaton
                   :x_forwarded_for,
                   "What trusted_proxies send: X-Forwarded-For with X-Forwarded-Proto, or Forwarded (RFC 7239). The " \
                   "application does not get the other one, which a proxy would pass on as the client has sent it."),
+        Option.in(:web, :server_timing, :connections, Types::Switch.new, false,
+                  "Tell clients in Server-Timing how many ms a request waited (queue) and ran until its answer began " \
+                  "(app); browsers show it beside the request. Anybody can read it."),
         Option.in(:web, :early_hints, :connections, Types::Switch.new, false,
                   "Offer rack.early_hints, with which an application sends 103 before its answer.",
                   flags: %w[--early-hints], puma: %i[early_hints]),
