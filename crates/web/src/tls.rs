@@ -82,7 +82,7 @@ impl TlsSettings {
     /// Reads the files.
     ///
     /// # Errors
-    /// A sentence that names the file: it is missing, expired or readable by everybody, or the key
+    /// A sentence that names the file: it is missing, expired or writable by everybody, or the key
     /// belongs to another certificate.
     pub fn check(&self) -> Result<(), String> {
         self.load(CertificateFiles::load).map(drop)

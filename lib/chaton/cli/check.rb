@@ -19,7 +19,7 @@ module Chaton
         plan = plan.with(notes: [*plan.notes, *RubyRelease.warnings].freeze)
         require_rackup(plan)
         enter(plan)
-        check_certificates(plan)
+        plan = with_certificates(plan)
         # Like the server, before the application is loaded.
         launch_settings = Memory::LaunchSettings.new(plan.memory, cache: Memory::HeapCache.of(plan), env: ENV.to_h)
         load_code(plan)
@@ -47,12 +47,14 @@ module Chaton
       end
 
       # Those for development are made by the server.
-      def check_certificates(plan)
-        encrypted = plan.binds.filter_map(&:tls).reject(&:for_development?)
-        return if encrypted.empty?
+      def with_certificates(plan)
+        encrypted = plan.binds.filter_map(&:tls).reject(&:for_development?).uniq
+        return plan if encrypted.empty?
 
         require_relative "../web/certificates"
         encrypted.each { |tls| Web::Certificates.keep(tls) }
+        warnings = encrypted.flat_map { |tls| Web::Certificates.warnings(tls) }
+        plan.with(notes: [*plan.notes, *warnings].freeze)
       end
 
       def load_code(plan)

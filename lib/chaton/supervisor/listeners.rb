@@ -91,8 +91,9 @@ module Chaton
       # Before an address is taken: no worker could serve it.
       def check_certificates
         Web::DevelopmentCertificate.new(log: @log).prepare if @binds.any? { |bind| bind.tls&.for_development? }
-        @binds.each do |bind|
-          Web::Certificates.keep(bind.tls) if bind.tls
+        @binds.select(&:tls).each do |bind|
+          Web::Certificates.keep(bind.tls)
+          Web::Certificates.warnings(bind.tls).each { |sentence| @log.warn(sentence) }
         rescue ConfigError => e
           raise BindError, "#{bind} cannot be served: #{e.message}"
         end

@@ -22,6 +22,14 @@ module Chaton
           raise ConfigError, e.message
         end
 
+        # @return [Array<String>] a sentence for each key that every user of the machine may read
+        def warnings(tls)
+          keys = tls.certificates.map(&:last).uniq.select { |key| File.stat(key).mode.anybits?(0o004) }
+          keys.map { |key| "key #{key}: every user of this machine may read it; run chmod o= on it if others use it" }
+        rescue SystemCallError
+          []
+        end
+
         # @return [String] as the native extension takes it
         def document(tls) = tls.document(@kept.fetch(tls, []))
       end

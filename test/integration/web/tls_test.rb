@@ -105,18 +105,31 @@ class TlsTest < Minitest::Test
     slow&.each(&:close)
   end
 
+  # As Docker and Kubernetes mount them.
+  def test_a_key_that_everybody_may_read_is_used_with_a_warning
+    File.chmod(0o444, @tls.path("app.key"))
+    server = serve
+    assert_equal "hello", client(server).write(request("/")).read_response.body
+    warned = server.log.scan(/app.key: every user of this machine may read it; run chmod o= on it/)
+    assert_equal 1, warned.size, server.log
+    assert_equal 0, server.stop
+    checked = launch(config: bind(**@tls.pair("app")), args: %w[check])
+    assert_equal 0, checked.wait_exit
+    assert_match(/app.key: every user of this machine may read it/, checked.log)
+  end
+
   def test_wrong_files_are_named_at_boot
     @tls.write("other")
     @tls.write("old", days: -1)
     @tls.write("open")
-    File.chmod(0o644, @tls.path("open.key"))
+    File.chmod(0o646, @tls.path("open.key"))
     File.write(@tls.path("empty.pem"), "")
     locked = OpenSSL::PKey::EC.generate("prime256v1").private_to_pem(OpenSSL::Cipher.new("aes-128-cbc"), "secret")
     File.write(@tls.path("locked.key"), locked, perm: 0o600)
     {
       { cert: "app.pem", key: "other.key" } => /other.key: it is not the key of the certificate .*app.pem/,
       { cert: "old.pem", key: "old.key" } => /old.pem: it expired on/,
-      { cert: "open.pem", key: "open.key" } => /open.key: every user .*mode 0644.*chmod o=/,
+      { cert: "open.pem", key: "open.key" } => /open.key: every user .*may replace.*mode 0646.*chmod o=/,
       { cert: "none.pem", key: "app.key" } => /none.pem: No such file/,
       { cert: "app.pem", key: "none.key" } => /none.key: No such file/,
       { cert: "empty.pem", key: "app.key" } => /empty.pem: there is no certificate/,

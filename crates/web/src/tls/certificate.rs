@@ -13,8 +13,8 @@ use rustls::sign::CertifiedKey;
 use rustls::{Error, InconsistentKeys};
 use serde::Deserialize;
 
-/// Permissions of users who are neither the owner nor in the group.
-const OTHERS: u32 = 0o007;
+/// Users who are neither the owner nor in the group may write. That they may read is usual for secrets in containers.
+const OTHERS_WRITE: u32 = 0o002;
 
 /// A certificate and its key, in PEM.
 #[derive(Clone, Debug, Deserialize)]
@@ -97,9 +97,9 @@ fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, String> {
     let bytes = fs::read(path).map_err(|error| failed(&error.to_string()))?;
     let about = fs::metadata(path).map_err(|error| failed(&error.to_string()))?;
     let mode = about.permissions().mode() & 0o777;
-    if mode & OTHERS != 0 {
+    if mode & OTHERS_WRITE != 0 {
         return Err(failed(&format!(
-            "every user of this machine may use it (mode {mode:04o}); run chmod o= on it"
+            "every user of this machine may replace it (mode {mode:04o}); run chmod o= on it"
         )));
     }
     parse_key(path, &bytes)
