@@ -6,6 +6,7 @@ require_relative "../support/gc_reading"
 require_relative "../support/machine"
 require_relative "../support/rss_sampler"
 require_relative "clicks"
+require_relative "https"
 require_relative "memory_table"
 require_relative "orders"
 require_relative "progress"
@@ -31,7 +32,8 @@ module Bench
     # @param once [Boolean] whether to end after the tables
     def initialize(once:)
       @once = once
-      @servers = [Chaton.new(config: CONFIG), puma].compact
+      @https = Https.new
+      @servers = [Chaton.new(config: CONFIG, binds: [@https.bind]), puma].compact
     end
 
     def run
@@ -42,9 +44,8 @@ module Bench
       puts "Memory and garbage collection over all loads:", "", MemoryTable.new(memory(rows, before)).to_s, ""
       puts with_progress("requests that enqueue background jobs") { Orders.new(@servers.first).run.to_s }, ""
       puts with_progress("requests that write to a stream") { Clicks.new(@servers.first).run.to_s }, ""
-      return puts("Done.") if @once
-      puts "Chaton keeps running at #{@servers.first.url("/")}  (process #{@servers.first.pid}; Ctrl-C stops it)"
-      wait_for_interrupt
+      puts "HTTPS with the certificate for development:", "", @https.visit("/hello"), ""
+      @once ? puts("Done.") : keep_running
     rescue Interrupt
       puts "", "Stopping."
     ensure
@@ -110,7 +111,9 @@ module Bench
     end
 
     # Returns after an Interrupt; aborts when the server ends.
-    def wait_for_interrupt
+    def keep_running
+      puts "Chaton keeps running at #{@servers.first.url("/")} and #{@https.url("/")}  " \
+           "(process #{@servers.first.pid}; Ctrl-C stops it)"
       abort "Chaton ended by itself: #{@servers.first.wait}"
     end
   end

@@ -6,9 +6,11 @@ module Bench
   # Chaton from this checkout.
   class Chaton < Server
     # @param config [String, nil] path of a configuration file; nil: none is read
-    def initialize(config: nil, **rest)
+    # @param binds [Array<String>] further addresses
+    def initialize(config: nil, binds: [], **rest)
       super(**rest)
       @config = config
+      @binds = binds
     end
 
     def name = "chaton"
@@ -18,7 +20,7 @@ module Bench
 
     def command(rackup, port)
       ["ruby", "-I#{ROOT}/lib", "#{ROOT}/exe/chaton", rackup, "-C", @config || "-", "--control-socket", "none",
-       "-b", "tcp://127.0.0.1:#{port}", "-e", "production",
+       "-b", "tcp://127.0.0.1:#{port}", *@binds.flat_map { |bind| ["-b", bind] }, "-e", "production",
        *(@config ? [] : ["-w", @workers.to_s]), *(@threads ? ["-t", @threads] : [])]
     end
   end
