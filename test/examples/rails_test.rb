@@ -64,6 +64,24 @@ class RailsExampleTest < ExampleTestCase
     socket&.close
   end
 
+  def test_in_production_nothing_has_to_stand_in_front
+    files = TlsFiles.new(File.join(File.dirname(database), "tls"))
+    files.write("app")
+    tls = { "TLS_CERT" => files.path("app.pem"), "TLS_KEY" => files.path("app.key"), "HTTPS_PORT" => "0",
+            "HTTP_PORT" => "0" }
+    server = boot_rails(config: File.read(File.join(EXAMPLES, "rails/config/chaton.rb")), env: tls)
+    page, robots = secure_get(server, files, "/", "/robots.txt")
+    assert_equal ["200", "gzip", "max-age=31536000"],
+                 [page.code, page["content-encoding"], page["strict-transport-security"]]
+    # Without Rails: its answers have other headers.
+    assert_equal ["200", "bytes", "max-age=31536000"],
+                 [robots.code, robots["accept-ranges"], robots["strict-transport-security"]]
+    plain = get(server, "/messages.json")
+    assert_equal "301", plain.code
+    assert_match(%r{\Ahttps://127\.0\.0\.1:\d+/messages\.json\z}, plain["location"])
+    assert_equal 0, server.stop
+  end
+
   def test_many_requests_at_once_share_the_database
     server = boot_rails
     clients = Array.new(8) { |n| Thread.new { Array.new(5) { |m| post_message(server, "#{n}.#{m}").code } } }
@@ -79,9 +97,17 @@ class RailsExampleTest < ExampleTestCase
   private
 
   # Runs in production mode, with the database in the scratch directory.
-  def boot_rails(**options)
-    env = { "RAILS_ENV" => "production", "DATABASE_URL" => "sqlite3:#{database}" }
+  def boot_rails(env: {}, **options)
+    env = { "RAILS_ENV" => "production", "DATABASE_URL" => "sqlite3:#{database}", **env }
     boot_example("rails", env: env, **options)
+  end
+
+  # @return [Array<Net::HTTPResponse>] as a client that accepts gzip gets them
+  def secure_get(server, files, *paths)
+    port = server.log[%r{https://[^ "]+?:(\d+)}, 1].to_i
+    Net::HTTP.start("localhost", port, nil, ipaddr: "127.0.0.1", use_ssl: true, ca_file: files.path("ca.pem")) do |http|
+      paths.map { |path| http.request(Net::HTTP::Get.new(path, "accept-encoding" => "gzip")) }
+    end
   end
 
   def database = File.join(@scratch ||= Dir.mktmpdir("chaton-rails"), "app.sqlite3")

@@ -35,9 +35,11 @@ module Chaton
           return
         end
         web = @plan.web
-        headers = web.https_only && web.hsts ? [[HttpsOnly::HSTS, web.hsts]] : []
-        { **common(root), index: web.static_index, html: false, https_only: web.https_only, headers: headers }
+        { **common(root), index: web.static_index, html: false, https_only: web.https_only, headers: own_headers.to_a }
       end
+
+      # @return [Hash{String=>String}] what {HttpsOnly} adds to other answers
+      def own_headers = @plan.web.https_only && @plan.web.hsts ? { HttpsOnly::HSTS => @plan.web.hsts } : {}
 
       # Only if the application would serve them in the same way: middleware of its own might want to see the requests.
       def of_rails
@@ -50,10 +52,15 @@ module Chaton
         return unless serves?(before) && root && File.directory?(root)
 
         server = @config.public_file_server
-        headers = { **strict_transport(before), **(server.headers || {}) }
         { **common(root.to_s), index: "#{server.index_name || "index"}.html", html: true,
                                https_only: https_only?(before),
-                               headers: headers.map { |name, value| [name.to_s, value.to_s] } }
+                               headers: headers_of_rails(before) }
+      end
+
+      def headers_of_rails(before)
+        headers = { **strict_transport(before), **(@config.public_file_server.headers || {}) }
+        own = own_headers.reject { |name, _| headers.any? { |given, _| given.to_s.casecmp?(name) } }
+        [*own, *headers].map { |pair| pair.map(&:to_s) }
       end
 
       def https_only?(before)
