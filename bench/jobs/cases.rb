@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../peers/chaton_jobs"
+require_relative "../peers/chaton_jobs_scraped"
 require_relative "../peers/redis_benchmark"
 require_relative "../peers/sidekiq"
 require_relative "../support/bar"
@@ -19,7 +20,7 @@ module Bench
       module_function
 
       # @return [Array<Case>]
-      def all = [*few, hundred_thousand, threads, sqlite, *enqueue, delay, sleeping, latency, created, memory]
+      def all = [*few, hundred_thousand, threads, sqlite, *enqueue, delay, sleeping, latency, created, memory, scraped]
 
       # Small drains end within milliseconds, so they have more rounds.
       def few
@@ -95,6 +96,15 @@ module Bench
         row(name: "memory", title: "memory after #{Bench.grouped(MANY)} no-op jobs, 10 threads, Redis", jobs: MANY,
             rounds: 3, servers: [chaton(10), Sidekiq.new(threads: 10)], shows: :pss_mb,
             bars: [Bar.at_most(:pss_mb, 1), Bar.at_most(:rss_mb, 1)])
+      end
+
+      # Long enough for several scrapes.
+      def scraped
+        plain = chaton(10)
+        row(name: "metrics-scraped", jobs: 4 * MANY, rounds: 11,
+            servers: [ChatonJobsScraped.new(threads: "10:10"), plain],
+            title: "#{Bench.grouped(4 * MANY)} no-op jobs, 10 threads; metrics read each second, against no admin " \
+                   "endpoint", bars: [Bar.at_least(:rate, 0.99, against: plain.label)])
       end
 
       def row(**given) = Case.new(kind: :drain, job: :noop, shows: :rate, **given)

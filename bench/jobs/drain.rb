@@ -33,7 +33,7 @@ module Bench
           before = stage.reading
           created_threads = @case.watch ? CreatedThreads.new(@server.pid) : nil
           started_ns = @server.sqlite? ? stage.ask("resume")[:at_ns] : stage.release
-          ended = stage.wait_for_goal
+          ended = @server.observed { stage.wait_for_goal }
           stage.wait_for_acks
           after = stage.reading
           memory = @server.tree.memory_mb

@@ -30,6 +30,9 @@ module Bench
     def sqlite? = false
     def tree = ProcTree.new(pid)
 
+    # What is measured runs in the block.
+    def observed = yield
+
     # @return [String] the command, for a reader to repeat
     def command_line
       [*("RUBYOPT=#{RUBYOPT}" if RUBYOPT), *pin, *command("FOLDER", "redis://127.0.0.1:PORT/0")]

@@ -6,6 +6,7 @@ require_relative "burst"
 require_relative "case_run"
 require_relative "idle"
 require_relative "jobs_beside"
+require_relative "scraped"
 require_relative "summary"
 require_relative "waiting"
 
@@ -30,7 +31,7 @@ module Bench
                      metric: :p99_ms, unit: " ms", better: :lower)
       ].freeze
 
-      CASES = [*Cases.all, *Burst::CASES, *JobsBeside::CASES, Waiting::CASE, *Idle::CASES].freeze
+      CASES = [*Cases.all, *Burst::CASES, *JobsBeside::CASES, Waiting::CASE, *Idle::CASES, Scraped::CASE].freeze
 
       module_function
 
