@@ -20,7 +20,7 @@ module Bench
 
     def command(rackup, port)
       ["ruby", "-I#{ROOT}/lib", "#{ROOT}/exe/chaton", rackup, "-C", @config || "-", "--control-socket", "none",
-       "-b", "tcp://127.0.0.1:#{port}", *@binds.flat_map { |bind| ["-b", bind] }, "-e", "production",
+       "-b", address(port, "https"), *@binds.flat_map { |bind| ["-b", bind] }, "-e", "production",
        *(@config ? [] : ["-w", @workers.to_s]), *(@threads ? ["-t", @threads] : [])]
     end
   end

@@ -11,7 +11,7 @@ module Bench
     private
 
     def command(rackup, port)
-      ["ruby", "-S", "puma", "--quiet", "-C", "-", "-b", "tcp://127.0.0.1:#{port}", "-e", "production",
+      ["ruby", "-S", "puma", "--quiet", "-C", "-", "-b", address(port, "ssl"), "-e", "production",
        "-w", @workers.to_s, *(@threads ? ["-t", @threads] : []), rackup]
     end
   end

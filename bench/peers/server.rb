@@ -5,6 +5,7 @@ require "net/http"
 require "socket"
 require "timeout"
 require "tmpdir"
+require_relative "../support/certificate"
 require_relative "../support/proc_tree"
 require_relative "../support/yjit"
 
@@ -25,19 +26,22 @@ module Bench
     # @param threads [String, nil] "MIN:MAX"; nil: the server's own default
     # @param workers [Integer] 0: one process
     # @param core [Integer, nil] the only processor core it may use
-    def initialize(threads: nil, workers: 0, core: nil)
+    # @param tls [Boolean] whether it speaks HTTPS
+    def initialize(threads: nil, workers: 0, core: nil, tls: false)
       @threads = threads
       @workers = workers
       @core = core
+      @tls = tls
     end
 
     # @return [String] short and unique among the servers of one case
     def label
-      [name, @threads && "-t #{@threads}", @workers > 0 ? "-w #{@workers}" : nil, @core && "pinned"].compact.join(" ")
+      [name, @threads && "-t #{@threads}", @workers > 0 ? "-w #{@workers}" : nil, @core && "pinned",
+       @tls ? "TLS" : nil].compact.join(" ")
     end
 
     def chaton? = false
-    def url(path) = "http://127.0.0.1:#{port}#{path}"
+    def url(path) = "#{@tls ? "https" : "http"}://127.0.0.1:#{port}#{path}"
     def tree = ProcTree.new(pid)
 
     # @return [String] the command, for a reader to repeat
@@ -86,6 +90,13 @@ module Bench
 
     def pin = @core ? ["taskset", "-c", @core.to_s] : []
 
+    # @return [String] a bind
+    def address(port, encrypted)
+      return "tcp://127.0.0.1:#{port}" unless @tls
+      cert, key = Certificate.pair
+      "#{encrypted}://127.0.0.1:#{port}?cert=#{cert}&key=#{key}"
+    end
+
     def free_port = TCPServer.open("127.0.0.1", 0) { |socket| socket.addr[1] }
 
     def wait_until_ready(probe)
@@ -100,8 +111,11 @@ module Bench
     end
 
     def responds?(probe)
-      Net::HTTP.get_response(URI(url(probe))).is_a?(Net::HTTPSuccess)
-    rescue SystemCallError, EOFError, Net::ReadTimeout
+      uri = URI(url(probe))
+      Net::HTTP.start(uri.host, uri.port, use_ssl: @tls, verify_mode: OpenSSL::SSL::VERIFY_NONE) do |http|
+        http.get(uri.request_uri).is_a?(Net::HTTPSuccess)
+      end
+    rescue SystemCallError, EOFError, Net::ReadTimeout, OpenSSL::SSL::SSLError
       false
     end
   end

@@ -21,7 +21,7 @@ module Bench
 
       # @return [Array<Case>]
       def all
-        [*hello, threads, sinatra, *rails, *common, *sleeping, hog, *shares, *bodies, *responses, *edge, workers,
+        [*hello, threads, sinatra, *rails, *common, *sleeping, hog, *shares, *bodies, *responses, *edge, *tls, workers,
          balance, traces, *arena]
       end
 
@@ -129,4 +129,5 @@ require_relative "cases/arena"
 require_relative "cases/edge"
 require_relative "cases/rails"
 require_relative "cases/shares"
+require_relative "cases/tls"
 require_relative "cases/traces"

@@ -6,6 +6,8 @@ module Bench
     module Cases
       EDGE = File.join(APPS, "edge.ru")
       EDGE_CONFIG = File.join(APPS, "edge.rb")
+      # As in both.
+      EDGE_ROOT = File.expand_path("../../../tmp/bench/edge", __dir__)
       FILES = { "1k" => "1 KB", "10k" => "10 KB", "1m" => "1 MB" }.freeze
 
       module_function
@@ -25,7 +27,8 @@ module Bench
       end
 
       def edge_row(name, title, bars, **given)
-        row(name, title, bars, rackup: EDGE, servers: [Chaton.new(config: EDGE_CONFIG), *pumas("5:5")], **given)
+        row(name, title, bars, rackup: EDGE,
+                               **{ servers: [Chaton.new(config: EDGE_CONFIG), *pumas("5:5")] }.merge(given))
       end
     end
   end
