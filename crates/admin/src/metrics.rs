@@ -57,6 +57,18 @@ pub(crate) struct TopicTotals {
     pub rebalances: u64,
 }
 
+impl TopicTotals {
+    /// Age of the oldest record that is not done (s); 0 without one.
+    pub fn age_s(&self, now_s: f64) -> f64 {
+        // The clock of the writer may be ahead.
+        if self.oldest_ms == 0 {
+            0.0
+        } else {
+            (now_s - self.oldest_ms as f64 / 1e3).max(0.0)
+        }
+    }
+}
+
 /// Traffic of all workers with a broker of Kafka.
 #[derive(Clone, Debug, Default)]
 struct BrokerTotals {

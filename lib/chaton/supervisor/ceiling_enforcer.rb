@@ -67,7 +67,7 @@ module Chaton
 
         how = @worker_set.retires_first?(slot) ? :only_one : :replace_first
         @report.replaces(slot.child, ASKED, how)
-        @replacing << Recycling.new(@worker_set, slot, how, reason: ASKED)
+        @replacing << Recycling.new(@worker_set, slot, how, reason: ASKED, purpose: :restart)
         nil
       end
 

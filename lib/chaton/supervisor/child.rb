@@ -69,7 +69,7 @@ module Chaton
 
       # Asks it to drain within its own deadline and exit. Before it is ready there is nothing to drain.
       #
-      # @param purpose [Symbol] :asked, :restart (of all workers) or :memory, for the metrics
+      # @param purpose [Symbol] :asked, :restart (of all workers, or of this one) or :memory, for the metrics
       def stop(now_s, purpose: :asked)
         return if %i[stopping dead].include?(@state)
 

@@ -25,12 +25,14 @@ module Chaton
       attr_reader :begun_at_s
 
       # @param how [Symbol] :replace_first, :retire_first or :only_one
+      # @param purpose [Symbol] of the old one's end, see {Child#stop}
       # @param at_once [Boolean] without letting the old one finish
-      def initialize(worker_set, slot, how, reason: "", at_once: false)
+      def initialize(worker_set, slot, how, reason: "", purpose: :memory, at_once: false)
         @worker_set = worker_set
         @slot = slot
         @child = slot.child
         @reason = reason
+        @purpose = purpose
         @at_once = at_once
         @begun_at_s = EventLoop.now_s
         @state = :running
@@ -73,7 +75,7 @@ module Chaton
         return finish(:abandoned) if @successor.dead?
         return false unless @successor.ready?
 
-        @slot.promote&.stop(EventLoop.now_s, purpose: :memory)
+        @slot.promote&.stop(EventLoop.now_s, purpose: @purpose)
         @step = :draining
         true
       end
@@ -82,7 +84,7 @@ module Chaton
       def stop_old_worker
         @slot.vacate
         how = @at_once ? :stop_now : :stop
-        @child.public_send(how, EventLoop.now_s, purpose: :memory)
+        @child.public_send(how, EventLoop.now_s, purpose: @purpose)
         @step = :leaving
       end
 

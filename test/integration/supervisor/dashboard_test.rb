@@ -12,6 +12,10 @@ class DashboardTest < Minitest::Test
   OWN_PAGE = { "Sec-Fetch-Site" => "same-origin", "Origin" => "http://localhost" }.freeze
   FOREIGN = [{ "Origin" => "http://evil.example" }, { "Sec-Fetch-Site" => "cross-site" },
              { "Origin" => "http://localhost", "Sec-Fetch-Site" => "same-site" }, { "Origin" => "null" }, {}].freeze
+  ACTIONS = %w[phased-restart restart-worker?worker=0 backtraces?worker=0 pause?queue=low resume?queue=low
+               retry?place=dead&jid=1 delete?place=dead&jid=1 retry-all?place=dead&count=1
+               delete-all?place=dead&count=1].freeze
+
   def test_the_page_opens_with_a_link_that_works_once
     server = boot_web
     assert_equal [401, 401], [page(server, "/").status, page(server, "/dashboard.json").status]
@@ -73,18 +77,47 @@ class DashboardTest < Minitest::Test
   def test_an_action_needs_a_session_or_the_token_post_and_the_same_origin
     server = boot_web
     session = open_session(server)
-    action = "/actions/restart-worker?worker=0"
     worker = server.workers
-    assert_equal 401, page(server, action, method: "POST", headers: OWN_PAGE).status
-    assert_equal 405, page(server, action, headers: session).status
-    FOREIGN.each { |headers| assert_equal 403, post(server, action, session.merge(headers)).status, headers.to_s }
     foreign = FOREIGN.reject(&:empty?).first(2)
-    foreign.each { |headers| assert_equal 403, post(server, action, BEARER.merge(headers)).status, headers.to_s }
-    assert_equal 401, post(server, action, "Authorization" => "Bearer #{TOKEN}0").status
+    ACTIONS.map { |action| "/actions/#{action}" }.each do |action|
+      assert_equal 401, page(server, action, method: "POST", headers: OWN_PAGE).status, action
+      assert_equal [405, 405], [session, BEARER].map { |who| page(server, action, headers: who).status }, action
+      FOREIGN.each { |headers| assert_equal 403, post(server, action, session.merge(headers)).status, action }
+      foreign.each { |headers| assert_equal 403, post(server, action, BEARER.merge(headers)).status, action }
+    end
+    assert_equal 401, post(server, "/actions/pause?queue=low", "Authorization" => "Bearer #{TOKEN}0").status
     assert_equal [400, 404], [post(server, "/actions/restart-worker").status, post(server, "/actions/other").status]
     refused = post(server, "/actions/restart-worker?worker=7")
     assert_equal [409, true], [refused.status, refused.json["error"].include?("no worker 7")]
     assert_equal worker, server.workers
+  end
+
+  def test_the_body_of_a_request_is_not_read
+    server = boot_web
+    head = "POST /actions/phased-restart HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer #{TOKEN}\r\n"
+    UNIXSocket.open(server.path("admin.sock")) do |client|
+      client.write("#{head}Content-Length: 10000000\r\n\r\n")
+      assert_raises(Errno::EPIPE, Errno::ECONNRESET) { 100.times { client.write("x" * 100_000) } }
+    end
+    refused = AdminClient.new(server.path("admin.sock")).exchange("#{head}Content-Length: 10000000\r\n\r\n")
+    assert_match(/\AHTTP.1.1 413 .*a request has no body here/m, refused)
+    assert_nil server.status["restart"]
+  end
+
+  def test_a_session_ends_with_a_full_restart
+    server = boot_web
+    session = open_session(server)
+    assert_equal 200, page(server, "/dashboard.json", headers: session).status
+    before = server.status["admin"]["pid"]
+    server.signal("USR2")
+    server.wait_line(/ ready  listen=/, count: 2, timeout_s: WAIT_S)
+    server.eventually("another process serves", timeout_s: WAIT_S) do
+      server.status["admin"]["pid"] != before && page(server, "/ready").status == 200
+    end
+    assert_equal 401, page(server, "/dashboard.json", headers: session).status
+    assert_equal 401, post(server, "/actions/phased-restart", session.merge(OWN_PAGE)).status
+    assert_equal 200, page(server, "/dashboard.json", headers: open_session(server)).status
+    assert_equal 0, server.stop(timeout_s: WAIT_S)
   end
 
   def test_a_worker_is_replaced_and_then_all_of_them

@@ -25,6 +25,23 @@ class MountedDashboardTest < Minitest::Test
     end
     run ->(_) { [200, { "content-type" => "text/plain" }, ["app"]] }
   RUBY
+  RAILS = <<~RUBY
+    require "logger"
+    require "action_controller/railtie"
+    require "chaton"
+
+    class App < Rails::Application
+      config.eager_load = false
+      config.secret_key_base = "0" * 64
+      config.logger = Logger.new($stderr)
+      routes.append { scope("/admin") { mount Chaton::Dashboard => "/chaton" } }
+    end
+    class ApplicationController < ActionController::Base
+      protect_from_forgery with: :exception
+    end
+    App.initialize!
+    run Rails.application
+  RUBY
   LOGIN = { "Authorization" => "Basic #{["ada:secret"].pack("m0")}" }.freeze
   OWN_PAGE = { "Origin" => "http://127.0.0.1" }.freeze
   JOBS = <<~RUBY
@@ -68,6 +85,22 @@ class MountedDashboardTest < Minitest::Test
     server.eventually("it is another one", timeout_s: WAIT_S) do
       server.workers.size == 3 && server.workers.last != web.last
     end
+    assert_equal [404, 404], [ask(server, "/open?key=a").status, ask(server, "/other").status]
+    assert_equal 0, server.stop(timeout_s: WAIT_S)
+  end
+
+  # Its protection from forgery is that of its controllers; the dashboard has its own.
+  def test_rails_mounts_it
+    needs_gems("bigdecimal", "nokogiri")
+    server = boot_jobs(JOBS, rackup: RAILS, workers: "web: 1, jobs: 1")
+    page = ask(server, "")
+    assert_equal [200, 2], [page.status, page.body.scan(%r{(?:src|href)="/admin/chaton/dashboard\.}).size]
+    assert_equal [server.pid, 2], document(server).then { |shown| [shown["server"]["pid"], shown["workers"].size] }
+    pausing = "/actions/pause?queue=low"
+    assert_equal [403, 403, 405], [post(server, pausing, {}).status,
+                                   post(server, pausing, "Origin" => "http://evil.example").status,
+                                   ask(server, pausing).status]
+    assert_equal 200, post(server, pausing).status
     assert_equal [404, 404], [ask(server, "/open?key=a").status, ask(server, "/other").status]
     assert_equal 0, server.stop(timeout_s: WAIT_S)
   end

@@ -12,6 +12,7 @@ class ReplaceWorkerTest < CeilingEnforcerCase
     assert_match(/being replaced/, @ceilings.replace(0))
     arrive(newest)
     assert_predicate old, :stopping?
+    assert_equal :restart, old.end_reason
     leave(old)
     turn
     refute_predicate @ceilings, :busy?

@@ -70,12 +70,14 @@ function short(n) {
   if (n < 10) return n === 0 ? "0" : n.toFixed(1);
   return n < 10000 ? Math.round(n).toLocaleString("en") : n < 1e6 ? `${(n / 1e3).toFixed(1)} k` : `${(n / 1e6).toFixed(1)} M`;
 }
+const whole = (n) => n < 10 ? count(n) : short(n);
 function bytes(n) {
   if (n === undefined || n === null) return "–";
   return n < 1 << 30 ? `${(n / (1 << 20)).toFixed(n < 100 << 20 ? 1 : 0)} MB` : `${(n / (1 << 30)).toFixed(2)} GB`;
 }
 function time(s) {
   if (s === undefined || s === null || Number.isNaN(s)) return "–";
+  if (s === 0) return "0 ms";
   if (s < 0.9995) return `${s * 1000 < 9.95 ? (s * 1000).toFixed(1) : Math.round(s * 1000)} ms`;
   if (s < 60) return `${s.toFixed(s < 10 ? 1 : 0)} s`;
   if (s < 3600) return `${Math.floor(s / 60)} min`;
@@ -109,6 +111,7 @@ function addSample(now) {
   const last = samples[samples.length - 1];
   // A server that has started anew counts from zero.
   if (last && (last.server.pid !== now.server.pid || last.server.age_s > now.server.age_s + 5)) samples.length = 0;
+  now.workers.sort((a, b) => a.worker - b.worker || a.pid - b.pid);
   samples.push(now);
   if (samples.length > KEPT) samples.shift();
 }
@@ -142,9 +145,9 @@ const TILES = [
   ["web", "5xx / s", RATE(errors), short, (v) => v > 0],
   ["jobs", "Jobs / s", RATE(jobs), short],
   ["jobs", "Failed jobs / s", RATE(failed), short, (v) => v > 0],
-  ["jobs", "Jobs waiting", (i) => waiting(samples[i]), short],
+  ["jobs", "Jobs waiting", (i) => waiting(samples[i]), whole],
   ["streams", "Records / s", RATE(records), short],
-  ["streams", "Lag", (i) => lag(samples[i]), short],
+  ["streams", "Lag", (i) => lag(samples[i]), whole],
   [null, "Memory", (i) => memory(samples[i]), bytes],
 ];
 
@@ -176,7 +179,24 @@ function showTiles(now) {
 
 const STATE = { ready: "good", running: "good", booting: "warn", asked: "warn", starting: "warn", stopping: "warn", restarting: "warn" };
 
+// Ends of workers in words; the last ones are failures.
+const ENDS = { asked: "asked to stop", restart: "replaced by a restart", memory: "above the memory limit", died: "died",
+  hung: "hung", killed: "did not stop in time", boot: "did not become ready" };
+const FAILURES = ["died", "hung", "killed", "boot"];
+
+function showProblems(texts) {
+  sync($("problems"), [...new Set(texts)], (text) => text, () => element("p", "notice bad"), setText);
+}
+// What is shown is what the server was like when it last answered.
+function showAway(why) {
+  $("state").hidden = false;
+  setText($("state"), "no answer");
+  setClass($("state"), "pill bad");
+  showProblems([samples.length ? `${why} The page shows how it was at ${$("updated").textContent}.` : why]);
+  document.body.className = "away";
+}
 function showHead(now) {
+  document.body.className = "";
   const facts = now.server.facts;
   document.title = `${facts.tag || "Chaton"} · Chaton`;
   setText($("tag"), facts.tag || "Chaton");
@@ -187,11 +207,14 @@ function showHead(now) {
   setText($("facts"), [facts.environment, `up ${time(now.server.age_s)}`, `pid ${now.server.pid}`, `Chaton ${facts.version}`,
     `Ruby ${facts.ruby}`].join(" · "));
   const problems = [...now.live.reasons, ...now.ready.reasons];
-  sync($("problems"), [...new Set(problems)], (text) => text, () => element("p", "notice bad"), setText);
+  showProblems(problems);
   $("phased-restart").disabled = now.ready.state !== "running";
 }
 
 function showWorkers(now) {
+  const ends = Object.entries(now.server.exits).filter(([, n]) => n);
+  setText($("exits"), ends.length ? `Ended since the start: ${ends.map(([why, n]) => `${count(n)} ${ENDS[why] || why}`).join(", ")}.` : "");
+  setClass($("exits"), FAILURES.some((why) => now.server.exits[why]) ? "warn" : "soft");
   sync($("workers"), now.workers, (w) => `${w.worker} ${w.pid}`, (w) => {
     const made = element("div", "worker");
     const name = element("div");
@@ -199,7 +222,7 @@ function showWorkers(now) {
     const act = element("div", "bar");
     act.append(button("Backtraces", () => backtraces(w.worker)),
       button("Restart", () => ask(`Replace worker ${w.worker} by a new process with the same code?`,
-        () => post("restart-worker", { worker: w.worker }, `Worker ${w.worker} is being replaced.`))));
+        () => post("restart-worker", { worker: w.worker }, `Worker ${w.worker} is being replaced.`), "Restart")));
     made.append(name, element("div", "figures"), element("ul"), act);
     return made;
   }, (node, w) => {
@@ -208,7 +231,7 @@ function showWorkers(now) {
     setClass(name.children[1], `pill ${STATE[w.state] || ""}`);
     setText(name.children[2], `${w.roles.join(", ")} · pid ${w.pid ?? "–"} · ${time(w.age_s)}`);
     const facts = [["memory", bytes(w.resident)], ["threads", `${w.busy ?? "–"}/${w.threads ?? "–"}`]];
-    if (w.roles.includes("web")) facts.push(["queued", count(w.queued)], ["connections", count(w.connections)], ["requests", count(w.requests_total)]);
+    if (w.roles.includes("web")) facts.push(["queued", count(w.queued)], ["open connections", count(w.connections)], ["served", count(w.requests_total)]);
     if (w.roles.includes("streams")) facts.push(["groups", `${w.groups_joined}/${w.groups}`]);
     sync(figures, facts, ([label]) => label, ([label]) => {
       const made = element("span");
@@ -300,11 +323,11 @@ function showStreams(now) {
   const readers = now.workers.filter((w) => w.roles.includes("streams"));
   setText($("groups"), `${sum(readers.map((w) => w.groups_joined || 0))} of ${sum(readers.map((w) => w.groups || 0))} consumer groups of the workers are joined.`);
   setClass($("groups"), "soft");
-  sync($("topics"), now.streams, (t) => `${t.topic} ${t.group}`, row("", "soft", "n", "n", "n", "n", "n"), (node, t) => {
+  sync($("topics"), now.streams, (t) => `${t.topic} ${t.group}`, row("", "soft", "n", "n", "n", "n", "n", "n", "n"), (node, t) => {
     const old = before10.get(`${t.topic} ${t.group}`) || { records: 0 };
     fillCells(node, t.topic, t.group, short(seconds > 0 ? Math.max(0, t.records - old.records) / seconds : 0), count(t.records),
-      count(t.lag), count(t.retries), count(t.dead_letters));
-    setClass(node.children[6], t.dead_letters ? "n bad" : "n");
+      count(t.lag), t.lag ? time(t.lag_age_s) : "–", count(t.retries), count(t.dead_letters), count(t.rebalances));
+    setClass(node.children[7], t.dead_letters ? "n bad" : "n");
   });
 }
 
@@ -360,7 +383,7 @@ function showList(page) {
     text.append(element("div", "class"), element("div", "facts"));
     const from = place;
     if (!from.startsWith("queue:")) act.append(button("Retry", () => postJob("retry", from, job, "goes back to its queue")));
-    act.append(button("Delete", () => ask(`Delete ${job.class || "this entry"} ${job.jid} for good?`, () => postJob("delete", from, job, "is deleted")), "danger"));
+    act.append(button("Delete", () => ask(`Delete ${job.class || "this entry"} ${job.jid} for good?`, () => postJob("delete", from, job, "is deleted"), "Delete"), "danger"));
     made.append(text, act, element("div", "error"));
     return made;
   }, (node, job) => {
@@ -423,6 +446,9 @@ async function backtraces(worker) {
   $("threads").showModal();
   try {
     const { threads } = await action("backtraces", { worker });
+    // Chaton's own threads come last; they are nearly always the same.
+    const own = (t) => t.thread === "main" || t.thread === "chaton support";
+    threads.sort((a, b) => own(a) - own(b));
     $("threads-list").replaceChildren(...threads.flatMap((t) => {
       const head = element("div");
       head.append(element("strong", "", t.thread), ` ${t.status}`);
@@ -431,8 +457,9 @@ async function backtraces(worker) {
   } catch (error) { $("threads-list").replaceChildren(element("p", "bad", error.message)); }
 }
 let answered;
-function ask(text, yes) {
+function ask(text, yes, label = "Yes") {
   setText($("question-text"), text);
+  setText($("question-yes"), label);
   answered = yes;
   $("question").showModal();
 }
@@ -458,11 +485,9 @@ async function poll() {
     addSample(await get("dashboard.json"));
     show();
     setText($("updated"), new Date().toLocaleTimeString());
-    setClass($("updated"), "");
     list();
   } catch (error) {
-    setText($("updated"), error.message);
-    setClass($("updated"), "bad");
+    showAway(error.message);
   } finally {
     loading = false;
     timer = setTimeout(poll, EVERY_MS);
@@ -470,9 +495,9 @@ async function poll() {
 }
 document.addEventListener("visibilitychange", poll);
 $("phased-restart").addEventListener("click", () => ask("Load the code on disk and replace the workers one by one?",
-  () => post("phased-restart", {}, "The workers are replaced one by one.")));
-$("retry-all").addEventListener("click", () => ask(`Send all ${count(total)} jobs of this list back to their queues?`, () => all("retry", "went back to their queues")));
-$("delete-all").addEventListener("click", () => ask(`Delete all ${count(total)} jobs of this list for good?`, () => all("delete", "are deleted")));
+  () => post("phased-restart", {}, "The workers are replaced one by one."), "Restart"));
+$("retry-all").addEventListener("click", () => ask(`Send all ${count(total)} jobs of this list back to their queues?`, () => all("retry", "went back to their queues"), "Retry all"));
+$("delete-all").addEventListener("click", () => ask(`Delete all ${count(total)} jobs of this list for good?`, () => all("delete", "are deleted"), "Delete all"));
 $("newer").addEventListener("click", () => { offset = Math.max(0, offset - 50); list(); });
 $("older").addEventListener("click", () => { offset += 50; list(); });
 $("more-classes").addEventListener("click", () => { allClasses = !allClasses; show(); });

@@ -48,8 +48,9 @@ pub(crate) async fn document(state: &State) -> Value {
         .collect();
     let workers: Vec<_> =
         report.workers.iter().map(|entry| worker(entry, scoreboard, &running)).collect();
+    let now_s = wall_s();
     json!({
-        "at": wall_s(),
+        "at": now_s,
         "server": { "facts": config.dashboard.facts, "state": report.state, "pid": report.pid,
                     "age_s": age_s(root, report.pid), "roles": config.roles, "exits": report.exits },
         "live": live,
@@ -73,7 +74,8 @@ pub(crate) async fn document(state: &State) -> Value {
         },
         "streams": scrape.topics.iter().map(|((topic, group), totals)| {
             json!({ "topic": topic, "group": group, "records": totals.records, "retries": totals.retries,
-                    "dead_letters": totals.dead_letters, "lag": totals.lag })
+                    "dead_letters": totals.dead_letters, "rebalances": totals.rebalances, "lag": totals.lag,
+                    "lag_age_s": totals.age_s(now_s) })
         }).collect::<Vec<_>>(),
     })
 }

@@ -1,14 +1,19 @@
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
+
 use super::*;
 use crate::config::{AdminListener, Config};
-use chaton_core::process::scoreboard::Scoreboard;
+use crate::queues::{QueueSize, StoreSizes};
+use chaton_core::process::scoreboard::{OwnGauges, Scoreboard};
+use stored_jobs::StoredJob;
 
-/// The answer of an endpoint that was told of the link `key`, valid for so long, to each of these requests.
-fn answers(link: Duration, requests: &[AdminRequest]) -> Vec<Answer> {
-    let dashboard =
-        DashboardConfig { link, session: Duration::from_secs(60), ..Default::default() };
-    let config = Config {
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn config(link: Duration) -> Config {
+    let dashboard = DashboardConfig { link, session: MINUTE, ..Default::default() };
+    Config {
         listeners: vec![],
-        token: None,
+        token: Some("0123456789abcdef".to_owned()),
         hosts: vec![],
         connections_max: 1,
         timeout: Duration::from_secs(60),
@@ -19,12 +24,19 @@ fn answers(link: Duration, requests: &[AdminRequest]) -> Vec<Answer> {
         roles: vec![],
         dashboard,
         store: Value::Null,
-    };
-    let state = State::new(config, Scoreboard::new(1).unwrap(), |_| None);
+    }
+}
+
+fn listener() -> AdminListener {
+    AdminListener { fd: 0, unix: false, host: "box".to_owned(), open: false }
+}
+
+/// The answer of an endpoint that was told of the link `key`, valid for so long, to each of these requests.
+fn answers(link: Duration, requests: &[AdminRequest]) -> Vec<Answer> {
+    let state = State::new(config(link), Scoreboard::new(1).unwrap(), |_| None);
     state.take(r#"{"link":"key"}"#).unwrap();
-    let listener = AdminListener { fd: 0, unix: false, host: "box".to_owned(), open: true };
     let runtime = crate::server::runtime().unwrap();
-    let answer = |request| runtime.block_on(crate::routes::answer(request, &listener, &state));
+    let answer = |request| runtime.block_on(crate::routes::answer(request, &listener(), &state));
     requests.iter().map(answer).collect()
 }
 
@@ -36,14 +48,13 @@ fn get(path: &str, query: &str, host: &str) -> AdminRequest {
 #[test]
 fn a_link_opens_the_page_once_and_in_time_and_not_under_another_host() {
     let open = || get("/open", "key=key", "box:1");
-    let minute = Duration::from_secs(60);
     let wrong = [
         get("/open", "key=kez", "box:1"),
         get("/open", "", "box:1"),
         get("/open", "key=key", "evil.example"),
     ];
     let requests: Vec<_> = wrong.into_iter().chain([open(), open()]).collect();
-    let found = answers(minute, &requests);
+    let found = answers(MINUTE, &requests);
     assert_eq!(found.iter().map(|one| one.status).collect::<Vec<_>>(), [403, 403, 403, 200, 403]);
     let cookies: Vec<_> = found.iter().map(|one| one.cookie.is_some()).collect();
     assert_eq!(cookies, [false, false, false, true, false]);
@@ -124,4 +135,112 @@ fn the_page_loads_nothing_from_elsewhere_and_writes_no_html() {
     }
     let bytes = [PAGE, SIGN_IN, OPENED, STYLE, SCRIPT].map(str::len).iter().sum::<usize>();
     assert!(bytes <= 60 * 1024, "{bytes}");
+}
+
+/// Guesses from 50 clients at once, on a clock that stands still while any of them runs.
+#[test]
+fn a_thousand_wrong_tokens_and_keys_wait_for_each_other() {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let state = State::new(config(MINUTE), Scoreboard::new(1).unwrap(), |_| None);
+        let began = tokio::time::Instant::now();
+        let guesses: Vec<_> = (0..50)
+            .map(|client| {
+                let state = state.clone();
+                tokio::spawn(async move {
+                    for number in 0..20 {
+                        let mut guess = match number % 4 {
+                            0 => get("/metrics", "", "box:1"),
+                            1 => get("/dashboard.json", "", "box:1"),
+                            2 => get("/actions/phased-restart", "", "box:1"),
+                            _ => get("/open", &format!("key={client}-{number}"), "box:1"),
+                        };
+                        guess.token = Some(format!("{client}-{number}"));
+                        let answer = crate::routes::answer(&guess, &listener(), &state).await;
+                        assert!(matches!(answer.status, 401 | 403), "{}", answer.status);
+                    }
+                })
+            })
+            .collect();
+        // Whoever has the token waits for at most one guess of each client.
+        let right = AdminRequest {
+            token: Some("0123456789abcdef".to_owned()),
+            ..get("/dashboard.json", "", "box:1")
+        };
+        let answer = crate::routes::answer(&right, &listener(), &state).await;
+        assert_eq!(answer.status, 200);
+        assert!(began.elapsed() <= WRONG_TOKEN * 51, "{:?}", began.elapsed());
+        for guess in guesses {
+            guess.await.unwrap();
+        }
+        assert!(began.elapsed() >= WRONG_TOKEN * 1000, "{:?}", began.elapsed());
+    });
+}
+
+struct ManyQueues;
+
+impl crate::queues::QueueSource for ManyQueues {
+    fn read(&mut self) -> Option<StoreSizes> {
+        let queue = |number| QueueSize {
+            name: format!("queue{number}"),
+            size: 1,
+            latency_s: 0.0,
+            paused: false,
+        };
+        Some(StoreSizes { queues: (0..10_000).map(queue).collect(), sets: vec![("dead", 10_000)] })
+    }
+}
+
+struct NoJobs;
+
+impl JobSource for NoJobs {
+    fn list(&mut self, _: &str, _: usize, _: usize) -> Result<Vec<StoredJob>, String> {
+        Ok(vec![])
+    }
+
+    fn act(&mut self, _: JobAction, _: &str, _: &str, _: usize) -> Result<bool, String> {
+        Ok(false)
+    }
+
+    fn act_on_all(&mut self, _: JobAction, _: &str, _: usize) -> Result<usize, String> {
+        Ok(0)
+    }
+
+    fn pause(&mut self, _: &str, _: bool) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+#[test]
+fn ten_thousand_classes_topics_and_queues_are_bounded() {
+    let scoreboard = Arc::new(Scoreboard::new(1).unwrap());
+    scoreboard.slot(0).counted.store(1, Relaxed);
+    let own = OwnGauges::new(scoreboard.clone(), 0);
+    for number in 0..10_000 {
+        own.class_counters(&format!("Job{number}"), "default").done.fetch_add(1, Relaxed);
+        let topic = own.topic_index(&format!("topic{number}"), &format!("group{number}"));
+        own.counters().topics[topic].records.fetch_add(1, Relaxed);
+    }
+    own.counters().topics[0].oldest_ms.store(1, Relaxed);
+    own.counters().topics[0].rebalances.store(3, Relaxed);
+    let shared = Scoreboard::open(scoreboard.fd()).unwrap();
+    let open: crate::server::OpenStore = |_| Some((Box::new(ManyQueues), Box::new(NoJobs)));
+    let state = State::new(config(MINUTE), shared, open);
+    let shown = crate::server::runtime().unwrap().block_on(document::document(&state));
+    let names = |list: &Value| list.as_array().map_or(0, Vec::len);
+    let (classes, topics) = (&shown["jobs"]["classes"], &shown["streams"]);
+    assert_eq!((names(classes), names(topics)), (201, 201));
+    let others = |list: &Value, name: &str, field: &str| {
+        let other = list.as_array()?.iter().find(|one| one[name] == "other")?;
+        other[field].as_u64()
+    };
+    assert_eq!(others(classes, "class", "done"), Some(9800));
+    assert_eq!(others(topics, "topic", "records"), Some(9800));
+    let first = topics.as_array().unwrap().iter().find(|one| one["topic"] == "topic0").unwrap();
+    assert_eq!(first["rebalances"], 3);
+    assert!(first["lag_age_s"].as_f64() > Some(1e9) && topics[2]["lag_age_s"] == 0.0, "{first}");
+    let store = &shown["jobs"]["store"];
+    assert_eq!((names(&store["queues"]), store["queues_total"].as_u64()), (200, Some(10_000)));
+    assert!(shown.to_string().len() < 200_000, "{}", shown.to_string().len());
 }

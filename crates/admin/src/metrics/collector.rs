@@ -1,8 +1,8 @@
 //! Writes each metric with its description and its values.
 
 use std::fmt;
-use std::time::{SystemTime, UNIX_EPOCH};
 
+use chaton_core::clock::wall_s;
 use chaton_core::process::counters::{TimeTotals, BOUNDS_S, NAMES_MAX};
 use chaton_core::work::Role;
 use prometheus_client::collector::Collector;
@@ -203,12 +203,9 @@ impl Scrape {
         let help = "Age of the oldest of these records";
         let unit = Some(&Unit::Seconds);
         let mut age = metric(encoder, "stream_lag_age", MetricType::Gauge, unit, help)?;
-        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         for ((topic, group), totals) in &self.topics {
-            // The clock of the writer may be ahead.
-            let age_ms = (since_1970.as_millis() as u64).saturating_sub(totals.oldest_ms);
-            let age_s = if totals.oldest_ms == 0 { 0.0 } else { age_ms as f64 / 1e3 };
-            gauge(&mut age, &[("topic", topic.as_str()), ("group", group.as_str())], age_s)?;
+            let labels = [("topic", topic.as_str()), ("group", group.as_str())];
+            gauge(&mut age, &labels, totals.age_s(wall_s()))?;
         }
         Ok(())
     }
@@ -251,7 +248,7 @@ impl Scrape {
         for (role, found) in &self.ready {
             gauge(&mut ready, &[("role", role.as_str())], f64::from(u8::from(*found)))?;
         }
-        let help = "Ends of workers: asked (to stop), restart (a phased one), memory (above its ceiling), died, hung (no sign of life), killed (it did not stop in time), boot (it did not become ready)";
+        let help = "Ends of workers: asked (to stop), restart (a phased one, or of this worker), memory (above its ceiling), died, hung (no sign of life), killed (it did not stop in time), boot (it did not become ready)";
         let mut exits = metric(encoder, "worker_exits", MetricType::Counter, None, help)?;
         for (reason, count) in &self.exits {
             counter(&mut exits, &[("reason", reason.as_str())], *count as f64)?;

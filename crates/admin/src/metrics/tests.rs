@@ -55,6 +55,29 @@ fn classes_beyond_the_bound_are_one_series() {
 }
 
 #[test]
+fn topics_and_groups_beyond_the_bound_are_one_series() {
+    let scoreboard = Arc::new(Scoreboard::new(1).unwrap());
+    scoreboard.slot(0).counted.store(1, Relaxed);
+    let own = OwnGauges::new(scoreboard.clone(), 0);
+    for number in 0..10_000 {
+        let index = own.topic_index(&format!("topic{number}"), &format!("group{number}"));
+        let topic = &own.counters().topics[index];
+        topic.records.fetch_add(1, Relaxed);
+        topic.lag.fetch_add(1, Relaxed);
+    }
+    let text = scrape(&scoreboard);
+    for name in
+        ["chaton_stream_records_total", "chaton_stream_lag", "chaton_stream_lag_age_seconds"]
+    {
+        let start = format!("{name}{{");
+        let series = text.lines().filter(|line| line.starts_with(&start)).count();
+        assert_eq!(series, NAMES_MAX + 1, "{name}");
+    }
+    let other = "chaton_stream_lag{topic=\"other\",group=\"other\"} 9800";
+    assert!(text.lines().any(|line| line.starts_with(other)), "{text}");
+}
+
+#[test]
 fn the_sample_has_all_metrics() {
     let text = sample().unwrap();
     assert!(text.ends_with("# EOF\n") && text.contains("class=\"HardJob\""), "{text}");
