@@ -3,6 +3,7 @@
 require "test_helper"
 require "fileutils"
 require "support/http_client"
+require "support/raw_client"
 require "support/server"
 
 # Files that are answered without the application. Only the engine's answers have an ETag here.
@@ -46,6 +47,32 @@ class StaticFilesTest < Minitest::Test
     assert_equal "application: /missing.css", server.get("/missing.css").body
     assert_equal "application: /.env", server.get("/.env").body
     assert_equal 0, server.stop
+  end
+
+  def test_no_path_leads_out_of_the_directory
+    server = boot(rackup: APP, config: "workers 0\nweb { static 'public' }") do |new|
+      publish(new, "app.css" => "body{}", "sub/app.css" => "body{}")
+      new.write("secret.txt", "the secret")
+      File.symlink("../secret.txt", new.path("public/link.txt"))
+      File.symlink("..", new.path("public/up"))
+    end
+    assert_equal "body{}", server.get("/sub/app.css").body
+    paths = outward("secret.txt") + %w[/link.txt /up/secret.txt /sub/../../secret.txt //secret.txt /../public/app.css]
+    assert_operator paths.size, :>=, 60
+    paths.each do |path|
+      answer = RawClient.exchange(server.port, "GET #{path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+      assert_match(%r{\r\n\r\napplication: |\AHTTP/1\.1 400 }, answer, path)
+      refute_match(/the secret|body\{\}|root:/, answer, path)
+    end
+    assert_equal 0, server.stop
+  end
+
+  # @return [Array<String>] paths of a file above the directory, in all spellings
+  def outward(file)
+    dots = %w[.. %2e%2e %2E. .%2e %252e%252e %c0%ae%c0%ae %ef%bc%8e%ef%bc%8e %00.. ..%00 ..;]
+    slashes = %w[/ %2f %5c \\ %c0%af %252f]
+    spellings = dots.product(slashes).map { |dot, slash| "/#{dot}#{slash}#{file}" }
+    [*spellings, "/#{"../" * 40}etc/passwd", "/#{"%2e%2e/" * 40}etc/passwd", "///etc/passwd"]
   end
 
   def test_files_that_the_application_names_are_sent

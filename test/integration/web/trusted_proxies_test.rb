@@ -2,6 +2,7 @@
 
 require "test_helper"
 require "json"
+require "support/otlp_collector"
 require "support/raw_client"
 require "support/server"
 
@@ -40,6 +41,19 @@ class TrustedProxiesTest < Minitest::Test
     server.wait_line(/"remote":"203\.0\.113\.7"/)
     assert_equal(["127.0.0.1", "http", nil], ask(server, {}).values_at(*KEYS.first(3)))
     assert_equal 0, server.stop
+  end
+
+  def test_spans_name_the_client_and_the_proxy
+    collector = OtlpCollector.new
+    traces = "traces { endpoint #{collector.url.dump}; interval 0.02 }"
+    server = boot(rackup: APP, config: "workers 0\nweb { trusted_proxies :private }\n#{traces}")
+    ask(server)
+    span = collector.wait("the request's span") { |spans| !spans.empty? }.first
+    assert_equal ["203.0.113.7", "127.0.0.1", "https"],
+                 span.attributes.values_at("client.address", "network.peer.address", "url.scheme")
+    assert_equal 0, server.stop
+  ensure
+    collector&.close
   end
 
   def test_nobody_else_is_believed
