@@ -22,6 +22,8 @@ module Bench
     RACKUP = File.expand_path("metered.ru", __dir__)
     CONFIG = File.join(EXAMPLE, "config/chaton.rb")
     PORT = 9292
+    # That of the metrics, as in examples/metrics.
+    ADMIN_PORT = 9394
     # Name, path, connections.
     LOADS = [["hello", "/hello", 100], ["sleep 0.1 s", "/sleep?s=0.1", 100], ["stream 100 lines", "/stream", 10]].freeze
     SECONDS = 4
@@ -61,6 +63,8 @@ module Bench
     end
 
     def start
+      # The example's configuration reads it.
+      ENV["ADMIN_BIND"] ||= "tcp://127.0.0.1:#{free?(ADMIN_PORT) ? ADMIN_PORT : 0}"
       @servers.each do |server|
         server.start(RACKUP, port: server.chaton? && free?(PORT) ? PORT : 0, folder: EXAMPLE)
         puts "#{server.label} serves examples/all_in_one at #{server.url("/")}"
@@ -113,7 +117,8 @@ module Bench
     # Returns after an Interrupt; aborts when the server ends.
     def keep_running
       puts "Chaton keeps running at #{@servers.first.url("/")} and #{@https.url("/")}  " \
-           "(process #{@servers.first.pid}; Ctrl-C stops it)"
+           "(process #{@servers.first.pid}; Ctrl-C stops it)",
+           "Metrics and traces: examples/metrics/README.md, examples/traces/README.md"
       abort "Chaton ended by itself: #{@servers.first.wait}"
     end
   end

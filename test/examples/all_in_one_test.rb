@@ -1,6 +1,9 @@
 # frozen_string_literal: true
 
 require_relative "example_test_case"
+require "support/admin_client"
+require "support/open_metrics"
+require "support/otlp_collector"
 
 class AllInOneExampleTest < ExampleTestCase
   def test_every_path_responds
@@ -39,5 +42,40 @@ class AllInOneExampleTest < ExampleTestCase
     end
     assert_equal [{ "group" => "tally", "lag" => 0 }], JSON.parse(command(server, "streams", "lag", "--json"))["groups"]
     assert_equal 0, server.stop
+  end
+
+  # What examples/metrics and examples/traces promise to a person who clicks once.
+  def test_one_click_is_seen_in_the_metrics_of_each_engine_and_is_one_trace
+    collector = OtlpCollector.new
+    server = boot_whole_example("all_in_one", env: { "OTEL_EXPORTER_OTLP_ENDPOINT" => collector.url })
+    assert_equal "202", post(server, "/reports?n=1", "").code
+    server.eventually("each engine has counted") { counted(server) == [1.0, 1.0, 1.0] }
+    expected = ["process events", "send events", "process default", "send default", "POST"]
+    # Each process sends its spans at its own time.
+    collector.wait("one trace from the click to the record") do |spans|
+      way_back(spans, "process events").map(&:name) == expected
+    end
+    assert_equal 0, server.stop
+  ensure
+    collector&.close
+  end
+
+  private
+
+  # @return [Array<Float>] requests, jobs and records
+  def counted(server)
+    page = OpenMetrics.new(AdminClient.new(server.path("admin.sock")).get("/metrics").body)
+    [page.value("chaton_responses_total", class: "2xx"),
+     page.value("chaton_jobs_total", class: "ReportJob", queue: "default", result: "done"),
+     page.value("chaton_stream_records_total", topic: "events", group: "tally")]
+  end
+
+  # @return [Array<OtlpCollector::Span>] a span, its parent, and so on
+  def way_back(spans, name)
+    way = spans.select { |span| span.name == name }.take(1)
+    while (parent = spans.find { |span| span.span_id == way.last&.parent_id })
+      way << parent
+    end
+    way
   end
 end

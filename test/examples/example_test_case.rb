@@ -20,9 +20,11 @@ class ExampleTestCase < Minitest::Test
   #
   # @param name [String] folder below examples/
   # @return [Server]
-  def boot_whole_example(name)
+  def boot_whole_example(name, env: {})
     rackup, config = %w[config.ru config/chaton.rb].map { |file| File.read(File.join(EXAMPLES, name, file)) }
-    boot(rackup: rackup, config: config) { |server| FileUtils.cp_r(File.join(EXAMPLES, name, "app"), server.dir) }
+    boot(rackup: rackup, config: config, env: { "ADMIN_BIND" => "unix://admin.sock", **env }) do |server|
+      FileUtils.cp_r(File.join(EXAMPLES, name, "app"), server.dir)
+    end
   end
 
   # Runs a `chaton` command in a server's directory.

@@ -17,3 +17,9 @@ streams do
   retention_bytes "128M" # of each partition, so that a demonstration does not fill the disk
   topic "events", "TallyConsumer", group: "tally", batch: 2_000, deserializer: :json, partitions: 4
 end
+
+# Health checks at /live and /ready, numbers for Prometheus at /metrics.
+admin { bind ENV.fetch("ADMIN_BIND", "tcp://127.0.0.1:9394") }
+
+# Spans of requests, jobs and records go to an OpenTelemetry collector, if there is one.
+traces { sample 1.0 } if ENV["OTEL_EXPORTER_OTLP_ENDPOINT"]
