@@ -157,6 +157,7 @@ fn version(head: &RequestHead) -> &'static str {
     match head.version {
         Version::Http10 => "HTTP/1.0",
         Version::Http11 => "HTTP/1.1",
+        Version::Http2 => "HTTP/2.0",
     }
 }
 

@@ -81,6 +81,8 @@ pub struct Config {
     pub static_files: Option<StaticSettings>,
     /// Whether answers of the application have `Server-Timing`.
     pub server_timing: bool,
+    /// Whether clients may speak HTTP/2.
+    pub http2: bool,
     /// Form of the access log.
     pub access_log: AccessLog,
     /// `Retry-After` of every 503, in seconds.
@@ -132,6 +134,7 @@ impl Config {
             compression: None,
             static_files: None,
             server_timing: false,
+            http2: true,
             access_log: AccessLog::Off,
             retry_after_s: 1,
             scoreboard: None,

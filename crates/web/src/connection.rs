@@ -3,9 +3,11 @@
 mod client_socket;
 mod close;
 mod handshake;
+mod http2;
 mod proxy_header;
 mod relay;
 mod request;
+mod request_end;
 mod respond;
 mod send;
 mod tls_session;
@@ -41,6 +43,8 @@ enum Closing {
     /// The application has the connection: here its socket is closed, but it lives on in its
     /// duplicate, unless the engine encrypts for the application.
     Hijacked,
+    /// The client speaks HTTP/2.
+    Http2,
     /// After a response by the engine itself. `has_head` says that the head of
     /// the request was read.
     Error { response: ErrorResponse, has_head: bool },
@@ -154,6 +158,9 @@ impl Connection {
     }
 
     async fn serve(mut self) {
+        if self.socket.is_http2() {
+            return Box::pin(self.serve_http2()).await;
+        }
         let closing = loop {
             if let Err(closing) = self.serve_one().await {
                 break closing;
@@ -162,6 +169,7 @@ impl Connection {
         match closing {
             Closing::Now => self.socket.say_end(),
             Closing::Hijacked => Box::pin(self.relay()).await,
+            Closing::Http2 => Box::pin(self.serve_http2()).await,
             Closing::Linger => self.linger().await,
             Closing::Error { response, has_head } => self.send_error(response, has_head).await,
         }

@@ -25,7 +25,7 @@ use crate::server_state::ServerState;
 use crate::socket;
 use crate::static_files::StaticFiles;
 use crate::stats::Stats;
-use crate::tls::{TicketSecret, TlsListener};
+use crate::tls::{TicketSecret, TlsListener, TlsSettings};
 
 /// Tasks run before the IO thread polls for new events: a whole batch of
 /// responses is written between two polls.
@@ -186,8 +186,10 @@ fn acceptors(
     for (index, mut listener) in listeners.into_iter().enumerate() {
         let label = listener.label.clone();
         let failed = |error| Error::new(format!("can't serve {label}"), error);
-        let load =
-            |settings| TlsListener::load(label.clone(), settings, tickets, config.tls_reload);
+        let load = |settings| {
+            let settings = TlsSettings { http2: config.http2, ..settings };
+            TlsListener::load(label.clone(), settings, tickets, config.tls_reload)
+        };
         let tls = listener.tls.take().map(load).transpose().map_err(failed)?.map(Arc::new);
         let socket = prepare(listener).map_err(failed)?;
         shared.acceptor_started();

@@ -33,6 +33,10 @@ pub struct Limits {
     pub connections_max: usize,
     /// TLS handshakes under way at once; above it the oldest is closed.
     pub tls_handshakes_max: usize,
+    /// Requests of one HTTP/2 connection under way at once.
+    pub http2_streams_max: u32,
+    /// Requests that the client of an HTTP/2 connection may give up beyond those it lets be answered.
+    pub http2_resets_max: u32,
     /// Requests answered on one connection before it is closed; 0 is no limit.
     pub requests_per_connection_max: u64,
     /// Bytes of a streamed response kept in memory for a client that reads slowly;
@@ -56,6 +60,8 @@ impl Limits {
             stream_body_bytes_max: 256 * 1024,
             connections_max: 10_000,
             tls_handshakes_max: 1000,
+            http2_streams_max: 100,
+            http2_resets_max: 100,
             requests_per_connection_max: 0,
             reply_memory_bytes_max: 1 << 20,
             reply_spool_bytes_max: 1 << 30,

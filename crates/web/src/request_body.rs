@@ -70,6 +70,8 @@ enum BodyDecoder {
     /// Bytes still to come.
     Length(u64),
     Chunked(ChunkedDecoder),
+    /// All of it is the body: HTTP/2 says where it ends.
+    All,
 }
 
 /// Reads a body as it arrives: into memory first, into a file past a bound. The caller
@@ -104,6 +106,11 @@ impl BodyReader {
         Ok(Some(Self { decoder, memory, file: None, filed: 0 }))
     }
 
+    /// Starts a body that ends where its stream does.
+    pub fn until_end() -> Self {
+        Self { decoder: BodyDecoder::All, memory: Vec::new(), file: None, filed: 0 }
+    }
+
     /// Takes the bytes that belong to the body; returns how many those were and
     /// whether the body is complete.
     pub fn feed(&mut self, input: &[u8], limits: &Limits) -> Result<(usize, bool), BodyError> {
@@ -113,6 +120,10 @@ impl BodyReader {
                 self.memory.extend_from_slice(&input[..len]);
                 *left -= len as u64;
                 (len, *left == 0)
+            }
+            BodyDecoder::All => {
+                self.memory.extend_from_slice(input);
+                (input.len(), false)
             }
             BodyDecoder::Chunked(decoder) => {
                 decoder.feed(input, &mut self.memory).map_err(BodyError::Chunk)?

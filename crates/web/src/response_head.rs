@@ -228,6 +228,9 @@ impl<'a> ResponseHead<'a> {
         if value.len() == last.len() && last.eq_ignore_ascii_case(b"identity") {
             return Ok(());
         }
+        if self.request.version == Version::Http2 {
+            return Err(ResponseError::CodingInHttp2);
+        }
         let chunked = last.eq_ignore_ascii_case(b"chunked");
         self.coding = if chunked { TransferCoding::Chunked } else { TransferCoding::Other };
         if !self.is_bodyless() {
@@ -290,8 +293,9 @@ impl<'a> ResponseHead<'a> {
                 Err(ResponseError::LengthOfBody { length, bytes })
             }
             (Some(bytes), _) | (None, Some(bytes)) => Ok(ResponseFraming::Length(bytes)),
-            (None, None) if self.request.version == Version::Http10 => Ok(ResponseFraming::Raw),
-            (None, None) => Ok(ResponseFraming::Chunked),
+            (None, None) if self.request.version == Version::Http11 => Ok(ResponseFraming::Chunked),
+            // The end of the connection ends it, or that of the stream.
+            (None, None) => Ok(ResponseFraming::Raw),
         }
     }
 
@@ -323,6 +327,7 @@ impl<'a> ResponseHead<'a> {
         let line: &[u8] = match self.request.version {
             Version::Http10 if keep_alive => b"Connection: keep-alive\r\n",
             Version::Http11 if keep_alive => b"",
+            Version::Http2 => b"",
             // The connection stays open after a switch of protocols.
             _ if self.options && self.status == 101 => b"",
             _ => b"Connection: close\r\n",

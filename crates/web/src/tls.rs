@@ -33,7 +33,9 @@ use tickets::TicketKeys;
 pub(crate) use tickets::TicketSecret;
 
 /// Protocols that a client may choose in its handshake (ALPN).
-const PROTOCOLS: &[&[u8]] = &[b"http/1.1"];
+const PROTOCOLS: &[&[u8]] = &[HTTP2, b"http/1.1"];
+/// The name of HTTP/2 there.
+pub(crate) const HTTP2: &[u8] = b"h2";
 
 /// The client of a TLS connection.
 pub struct TlsPeer {
@@ -76,6 +78,9 @@ pub struct TlsSettings {
     pub verify_mode: VerifyMode,
     /// The oldest version of TLS.
     pub min_version: OldestVersion,
+    /// Whether clients may choose HTTP/2.
+    #[serde(skip)]
+    pub http2: bool,
 }
 
 impl TlsSettings {
@@ -103,7 +108,8 @@ impl TlsSettings {
             .map_err(|error| error.to_string())?
             .with_client_cert_verifier(verifier)
             .with_cert_resolver(Arc::new(CertificateChoice(keys?)));
-        config.alpn_protocols = PROTOCOLS.iter().map(|name| name.to_vec()).collect();
+        let protocols = &PROTOCOLS[usize::from(!self.http2)..];
+        config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
         // Sessions go on by tickets, which every worker can read.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         Ok((config, binding))

@@ -58,8 +58,8 @@ module Chaton
         queue = { count_max: @plan.queue_limit, bytes_max: @plan.queue_bytes_max, age_max_ms: ms(@plan.queue_age_s) }
         { limits: of_web(Options::LIMITS), timeouts: of_web(Options::TIMEOUTS), queue: queue,
           stream_bodies: Array(@plan.web[:stream_bodies]).flatten, static_files: @static_files,
-          compression: compression, proxy_protocol: proxied, forwarded: forwarded, **of_web(Options::TLS),
-          server_timing: @plan.web.server_timing,
+          compression: compression, http2: @plan.web[:http2], proxy_protocol: proxied, forwarded: forwarded,
+          server_timing: @plan.web.server_timing, **of_web(Options::TLS),
           **of_plan(:access_log, :retry_after_s, :accept_grace_ms, :accept_defer_ms) }
       end
 

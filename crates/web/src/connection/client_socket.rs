@@ -83,10 +83,18 @@ impl ClientSocket {
                     ready!(self.poll_writable(cx))?;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                done => done?,
+                sent => {
+                    sent?;
+                    self.note_progress();
+                }
             }
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// Whether the client chose HTTP/2 in the handshake.
+    pub fn is_http2(&self) -> bool {
+        self.tls.as_ref().is_some_and(|session| session.is_http2())
     }
 
     pub fn tls_mut(&mut self) -> Option<&mut TlsSession> {

@@ -11,7 +11,7 @@ use crate::request_body::{BodyError, BodyReader};
 use crate::send_buffer::Segment;
 use crate::stats::add;
 
-use super::{Closing, Connection};
+use super::{http2, Closing, Connection};
 
 /// Asks the client to send the body it announced (RFC 9110 section 10.1.1).
 pub(super) const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -96,6 +96,10 @@ impl Connection {
             drop(scratch);
             return Poll::Ready(self.parse_unread());
         }
+        if self.served == 0 && self.shared.config.http2 && http2::is_preface(&scratch[..len]) {
+            self.unread.push(&scratch[..len]);
+            return Poll::Ready(Err(Closing::Http2));
+        }
         // The usual case: the head is parsed in the scratch buffer without a copy.
         let head = &mut self.exchange_mut().head;
         match head::parse(&scratch[..len], &shared.config.limits, head) {
@@ -117,6 +121,9 @@ impl Connection {
 
     /// Parses what was read earlier; true when the head is complete.
     fn parse_unread(&mut self) -> Result<bool, Closing> {
+        if self.served == 0 && self.shared.config.http2 && http2::is_preface(self.unread.rest()) {
+            return Err(Closing::Http2);
+        }
         self.exchange_mut();
         let Self { shared, exchange, unread, .. } = self;
         let Some(exchange) = Arc::get_mut(exchange) else { return Err(Closing::Now) };

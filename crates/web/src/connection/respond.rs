@@ -5,14 +5,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use crate::access_log::AccessLogEntry;
 use crate::error_response::ErrorResponse;
 use crate::pending_response::NextOutput;
 use crate::read_buffer::ReadBuffer;
 use crate::request_body::RequestBody;
-use crate::request_start;
 use crate::stats::add;
 
+use super::request_end::RequestEnd;
 use super::{Closing, Connection};
 
 /// How long small writes of a streamed response are gathered after the first one
@@ -176,31 +175,23 @@ impl Connection {
         Err(if client_closes { Closing::Now } else { Closing::Linger })
     }
 
-    /// Counts a response for the metrics; `has_waited`: its request was handed over and had its answer
-    /// from there.
+    /// Counts a response for the metrics; see [`RequestEnd::count`].
     pub(super) fn count_response(&self, status: u16, has_waited: bool) {
-        let Some(counters) = self.shared.config.own_counters() else { return };
-        counters.responded(status);
-        let took = self.since.elapsed();
-        // A request that was refused has no beginning: the connection may have idled before.
-        if self.used {
-            counters.duration.add_alone(took.as_nanos() as u64);
-        }
-        if let Some(waited) = self.exchange.waited().filter(|_| has_waited) {
-            let proxied = request_start::waited_before(self.exchange.head(), took);
-            counters.queue_time.add_alone((proxied + waited).as_nanos() as u64);
-        }
+        self.request_end().count(status, has_waited);
     }
 
     /// Adds a line to the access log.
     pub(super) fn log(&self, status: u16, sent: u64, has_head: bool) {
-        self.shared.log.add(&AccessLogEntry {
+        self.request_end().log(status, sent, has_head);
+    }
+
+    fn request_end(&self) -> RequestEnd<'_> {
+        RequestEnd {
+            shared: &self.shared,
+            exchange: &self.exchange,
             remote: &self.remote,
-            head: has_head.then(|| self.exchange.head()),
-            request_id: (has_head && self.shared.log.has_ids()).then(|| self.exchange.request_id()),
-            status,
-            sent,
-            took: self.since.elapsed(),
-        });
+            since: self.since,
+            was_handed_over: self.used,
+        }
     }
 }

@@ -12,6 +12,7 @@ use rustls::{ServerConfig, ServerConnection};
 
 use crate::send_buffer::Segment;
 use crate::socket;
+use crate::tls::HTTP2;
 
 use super::client_socket::ClientSocket;
 use super::send::{advance, memory_slices, SentBytes, SLICES_MAX};
@@ -38,6 +39,11 @@ impl TlsSession {
 
     pub fn is_handshaking(&self) -> bool {
         self.rustls.is_handshaking()
+    }
+
+    /// Whether the client chose HTTP/2.
+    pub fn is_http2(&self) -> bool {
+        self.rustls.alpn_protocol() == Some(HTTP2)
     }
 
     /// The client's certificate.

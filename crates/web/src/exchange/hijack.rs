@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
+use crate::head::Version;
 use crate::request_body::RequestBody;
 
 use super::Exchange;
@@ -22,6 +23,12 @@ impl Exchange {
             return Err(io::Error::new(
                 io::ErrorKind::Unsupported,
                 "the connection can't be hijacked: the request's body is streamed",
+            ));
+        }
+        if self.head.version == Version::Http2 {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "the connection can't be hijacked: it carries other requests, too (HTTP/2)",
             ));
         }
         let mut response = self.response.lock();

@@ -63,7 +63,7 @@ pub(super) fn check(head: &mut RequestHead, limits: &Limits) -> Result<(), HeadE
     }
     head.framing = framing(&headers, head.version, limits)?;
     head.keep_alive = match head.version {
-        Version::Http11 => !headers.close,
+        Version::Http11 | Version::Http2 => !headers.close,
         Version::Http10 => headers.keep_alive && !headers.close,
     };
     let awaits_body = !matches!(head.framing, BodyFraming::None | BodyFraming::Length(0));

@@ -10,6 +10,8 @@ pub enum Version {
     /// HTTP/1.1
     #[default]
     Http11,
+    /// HTTP/2: the head was translated to one of HTTP/1.1.
+    Http2,
 }
 
 /// A range of [`RequestHead::bytes`].

@@ -28,6 +28,8 @@ pub enum ResponseError {
     },
     /// `Content-Length` beside `Transfer-Encoding`.
     LengthWithCoding,
+    /// `Transfer-Encoding` to a client that speaks HTTP/2.
+    CodingInHttp2,
 }
 
 impl ResponseError {
@@ -85,6 +87,10 @@ impl fmt::Display for ResponseError {
             Self::LengthWithCoding => write!(
                 f,
                 "the response has both Content-Length and Transfer-Encoding; leave one out"
+            ),
+            Self::CodingInHttp2 => write!(
+                f,
+                "the response has Transfer-Encoding, which HTTP/2 does not know; leave it out"
             ),
         }
     }

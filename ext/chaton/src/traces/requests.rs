@@ -64,7 +64,11 @@ fn describe(tracing: &Tracing, span: &mut WorkSpan, exchange: &Exchange) {
         let port = port.and_then(|port| std::str::from_utf8(port).ok()?.parse().ok());
         port.into_iter().for_each(|port| span.integer("server.port", port));
     }
-    let version = if matches!(head.version, Version::Http10) { "1.0" } else { "1.1" };
+    let version = match head.version {
+        Version::Http10 => "1.0",
+        Version::Http11 => "1.1",
+        Version::Http2 => "2",
+    };
     span.text("network.protocol.version", version);
     span.text("network.peer.address", exchange.peer_addr());
     if exchange.forwarded().is_some() {

@@ -8,7 +8,7 @@ use magnus::rb_sys::{AsRawValue, FromRawValue};
 use magnus::{Error, RArray, RHash, Ruby, TryConvert, Value};
 use parking_lot::Mutex;
 use rb_sys::{
-    rb_ary_new_capa, rb_hash_aset, rb_hash_dup, rb_hash_lookup2, rb_str_new, Qundef, VALUE,
+    rb_ary_new_capa, rb_hash_aset, rb_hash_dup, rb_hash_lookup2, rb_str_new, Qfalse, Qundef, VALUE,
 };
 
 use crate::traces;
@@ -61,6 +61,8 @@ struct EnvKeys {
     response_finished: VALUE,
     http_10: VALUE,
     http_11: VALUE,
+    http_2: VALUE,
+    rack_hijackable: VALUE,
     /// Of plain and of encrypted requests.
     default_ports: [VALUE; 2],
 }
@@ -112,6 +114,8 @@ impl EnvBuilder {
             response_finished: constant(b"rack.response_finished"),
             http_10: constant(b"HTTP/1.0"),
             http_11: constant(b"HTTP/1.1"),
+            http_2: constant(b"HTTP/2.0"),
+            rack_hijackable: constant(b"rack.hijack?"),
             default_ports,
         };
         let methods = METHODS.iter().map(|m| (m.as_bytes(), constant(m.as_bytes()))).collect();
@@ -146,6 +150,7 @@ impl EnvBuilder {
         let protocol = match head.version {
             Version::Http10 => keys.http_10,
             Version::Http11 => keys.http_11,
+            Version::Http2 => keys.http_2,
         };
         // SAFETY: with the GVL held, on values that are live: the template, the
         // registered keys, and fresh Strings stored at once into the Hash.
@@ -162,7 +167,12 @@ impl EnvBuilder {
                 rb_hash_aset(env, keys.http_version, protocol);
             }
             rb_hash_aset(env, keys.remote_addr, string(exchange.remote_addr().as_bytes()));
-            rb_hash_aset(env, keys.rack_hijack, request);
+            if matches!(head.version, Version::Http2) {
+                // The connection carries other requests too.
+                rb_hash_aset(env, keys.rack_hijackable, Qfalse as VALUE);
+            } else {
+                rb_hash_aset(env, keys.rack_hijack, request);
+            }
             rb_hash_aset(env, keys.after_reply, rb_ary_new_capa(0));
             rb_hash_aset(env, keys.response_finished, rb_ary_new_capa(0));
             let forwarded = exchange.forwarded();

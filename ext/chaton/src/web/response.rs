@@ -40,6 +40,7 @@ pub fn facts(exchange: &Exchange, compression: Option<CompressionOffer>) -> Resp
         version: match head.version {
             Version::Http10 => Version::Http10,
             Version::Http11 => Version::Http11,
+            Version::Http2 => Version::Http2,
         },
         is_head: head.get(head.method) == b"HEAD",
         keep_alive: exchange.keep_alive(),

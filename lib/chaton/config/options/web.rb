@@ -55,6 +55,11 @@ module Chaton
         Option.in(:web, :tls_handshakes_max, :limits, Types::Number.new(1..1_000_000), 1000,
                   "TLS handshakes under way at once in one process; the next one closes the oldest, so that slow " \
                   "ones cannot keep others out."),
+        Option.in(:web, :http2_streams_max, :limits, Types::Number.new(1..65_535), 100,
+                  "Requests of one HTTP/2 connection under way at once; its client waits with the next one."),
+        Option.in(:web, :http2_resets_max, :limits, Types::Number.new(1..1_000_000), 100,
+                  "Requests an HTTP/2 client may give up on a connection beyond those it lets be answered; then the " \
+                  "connection is closed (rapid reset)."),
         Option.in(:web, :requests_per_connection_max, :limits, Types::Number.new(1..(1 << 40), off: true), 0,
                   "Requests answered on one connection before it is closed."),
         Option.in(:web, :reply_memory_bytes_max, :limits, Types::Bytes.new(4096..(1 << 32)), 1 << 20,
@@ -95,6 +100,8 @@ module Chaton
                   Types::OneOf.new(:off, :common, :json, words: { true => :common, false => :off, nil => :off }), :off,
                   "One line per request on standard output: off, common or json.",
                   flags: %w[--access-log], placeholder: "FORM", puma: %i[log_requests], outside: true),
+        Option.in(:web, :http2, :connections, Types::Switch.new, true,
+                  "Speak HTTP/2 with clients that choose it in their TLS handshake, or begin with it (h2c)."),
         Option.in(:web, :stream_bodies, :connections, STREAMED_PATHS, nil,
                   "Paths whose requests are handed to the application before their body has arrived, so that it " \
                   "reads rack.input while it arrives. Each such request holds a thread as long as its client sends."),

@@ -1,0 +1,151 @@
+//! The heads of requests and responses. A request is written as one of HTTP/1.1 and then read by
+//! the same parser, with the same limits, so that nothing means another thing here. A response was
+//! written as one of HTTP/1.1 and is taken apart.
+
+use http::header::{HeaderName, HeaderValue, COOKIE, HOST};
+use http::request::Parts;
+use http::{Response, StatusCode};
+
+use crate::error_response::ErrorResponse;
+use crate::head::{self, Parsed, RequestHead, Version};
+use crate::limits::Limits;
+
+/// Headers that belong to one connection of HTTP/1 (RFC 9113 section 8.2.2).
+const OF_HTTP1: [&str; 5] =
+    ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
+
+/// Reads the head of a request into `out`.
+pub(super) fn read(
+    parts: &Parts,
+    limits: &Limits,
+    out: &mut RequestHead,
+) -> Result<(), ErrorResponse> {
+    if parts.method == http::Method::CONNECT {
+        return Err(ErrorResponse::new(501, "This server has no CONNECT."));
+    }
+    let text = as_http1(parts);
+    match head::parse(&text, limits, out) {
+        Ok(Parsed::Complete(len)) if len == text.len() => {
+            out.version = Version::Http2;
+            out.keep_alive = true;
+            Ok(())
+        }
+        Ok(_) => Err(ErrorResponse::new(400, "The request's head is malformed.")),
+        Err(error) => Err(ErrorResponse::new(error.status(), error.reason())),
+    }
+}
+
+fn as_http1(parts: &Parts) -> Vec<u8> {
+    let mut text = Vec::with_capacity(1024);
+    let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
+    let authority = parts.uri.authority().map(|authority| authority.as_str());
+    for piece in [parts.method.as_str(), " ", target, " HTTP/1.1\r\n"] {
+        text.extend_from_slice(piece.as_bytes());
+    }
+    if let Some(authority) = authority {
+        append(&mut text, b"host", authority.as_bytes());
+    }
+    for (name, value) in &parts.headers {
+        // The authority replaces it (RFC 9113 section 8.3.1).
+        if (name != HOST || authority.is_none()) && name != COOKIE {
+            append(&mut text, name.as_str().as_bytes(), value.as_bytes());
+        }
+    }
+    append_cookies(&mut text, parts);
+    text.extend_from_slice(b"\r\n");
+    text
+}
+
+/// A client may split its cookies for better compression (RFC 9113 section 8.2.3).
+fn append_cookies(text: &mut Vec<u8>, parts: &Parts) {
+    let mut cookies = parts.headers.get_all(COOKIE).iter();
+    let Some(first) = cookies.next() else { return };
+    text.extend_from_slice(b"cookie: ");
+    text.extend_from_slice(first.as_bytes());
+    for cookie in cookies {
+        text.extend_from_slice(b"; ");
+        text.extend_from_slice(cookie.as_bytes());
+    }
+    text.extend_from_slice(b"\r\n");
+}
+
+fn append(text: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    for piece in [name, b": ", value, b"\r\n"] {
+        text.extend_from_slice(piece);
+    }
+}
+
+/// Takes the head of a response from the front of `text`; also returns its length. `None`: that is
+/// no head.
+pub(super) fn take_response(text: &[u8]) -> Option<(Response<()>, usize)> {
+    let end = memchr::memmem::find(text, b"\r\n\r\n")? + 4;
+    let mut lines = text[..end - 4].split(|byte| *byte == b'\n');
+    let status = StatusCode::from_bytes(lines.next()?.get(9..12)?).ok()?;
+    let mut response = Response::new(());
+    *response.status_mut() = status;
+    for line in lines {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let colon = memchr::memchr(b':', line)?;
+        let name = HeaderName::from_bytes(&line[..colon]).ok()?;
+        if !OF_HTTP1.contains(&name.as_str()) {
+            let value = HeaderValue::from_bytes(line[colon + 1..].trim_ascii()).ok()?;
+            response.headers_mut().append(name, value);
+        }
+    }
+    Some((response, end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_text(request: http::request::Builder) -> Result<RequestHead, u16> {
+        let parts = request.body(()).unwrap().into_parts().0;
+        let mut out = RequestHead::default();
+        read(&parts, &Limits::for_tests(), &mut out).map_err(|error| error.status)?;
+        Ok(out)
+    }
+
+    #[test]
+    fn a_head_is_read_as_one_of_http_1() {
+        let request = http::Request::get("https://a.test:3001/p/%20q?x=1&y")
+            .header("host", "b.test")
+            .header("cookie", "a=1")
+            .header("x-empty", "")
+            .header("cookie", "b=2");
+        let head = read_text(request).unwrap();
+        assert_eq!(head.get(head.path), b"/p/%20q");
+        assert_eq!(head.get(head.query), b"x=1&y");
+        assert_eq!(head.header("host"), Some(&b"a.test:3001"[..]));
+        assert_eq!(head.header("cookie"), Some(&b"a=1; b=2"[..]));
+        assert_eq!((head.headers.len(), head.version), (3, Version::Http2));
+    }
+
+    #[test]
+    fn the_limits_and_rules_are_those_of_http_1() {
+        let long = format!("https://a.test/{}", "a".repeat(9_000));
+        assert_eq!(read_text(http::Request::get(long)), Err(414));
+        assert_eq!(read_text(http::Request::get("/")), Err(400), "no host");
+        let request = http::Request::connect("a.test:443");
+        assert_eq!(read_text(request), Err(501));
+        let many = (0..101).fold(http::Request::get("https://a.test/"), |request, at| {
+            request.header(format!("x-{at}"), "1")
+        });
+        assert_eq!(read_text(many), Err(431));
+        let star = http::Request::options("*").header("host", "a.test");
+        let head = read_text(star).unwrap();
+        assert_eq!(head.get(head.path), b"*");
+    }
+
+    #[test]
+    fn a_response_is_taken_apart() {
+        let text = b"HTTP/1.1 201 Created\r\nX-A: 1\r\nx-a:2 \r\nConnection: close\r\n\
+                     Transfer-Encoding: chunked\r\n\r\nbody";
+        let (response, len) = take_response(text).unwrap();
+        assert_eq!((response.status().as_u16(), &text[len..]), (201, &b"body"[..]));
+        let values: Vec<_> =
+            response.headers().get_all("x-a").iter().map(|it| it.as_bytes()).collect();
+        assert_eq!((values, response.headers().len()), (vec![&b"1"[..], b"2"], 2));
+        assert!(take_response(b"HTTP/1.1 200 OK\r\nX: 1\r\n").is_none());
+    }
+}

@@ -1,0 +1,169 @@
+//! Sending a response: its head, then its segments as the client takes them.
+
+use std::future::poll_fn;
+use std::os::unix::fs::FileExt;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::StatusCode;
+
+use crate::send_buffer::Segment;
+
+use super::super::send::{advance, SentBytes};
+use super::head;
+use super::stream::{Http2Stream, StreamEnd};
+
+/// Bytes of a file that are read at once, on the IO thread.
+const FILE_BYTES_MAX: u64 = 16 * 1024;
+
+impl Http2Stream {
+    /// Sends all segments; with `last` nothing comes after them.
+    pub(super) async fn send(&mut self, last: bool) -> Result<SentBytes, StreamEnd> {
+        let mut sent = SentBytes::default();
+        if self.body.is_none() && !self.send_heads(last, &mut sent)? {
+            return Ok(sent);
+        }
+        while let Some(left) = self.left_of_first() {
+            let room = self.capacity(left).await?;
+            self.send_some(room, last, &mut sent)?;
+            self.report_sent(&mut sent);
+        }
+        if last {
+            self.end_body()?;
+        }
+        Ok(sent)
+    }
+
+    /// Sends the heads at the front, of which all but the last are interim ones. True when the
+    /// final head is sent and its body follows.
+    fn send_heads(&mut self, last: bool, sent: &mut SentBytes) -> Result<bool, StreamEnd> {
+        while let Some(front) = self.sending.front() {
+            let text = front.unsent_memory().ok_or(StreamEnd::Cut)?;
+            let (response, len) = head::take_response(text).ok_or(StreamEnd::Cut)?;
+            advance(&mut self.sending, len, &mut self.recycled);
+            sent.memory += len;
+            self.sent += len as u64;
+            if response.status().is_informational() {
+                // 101 is of HTTP/1; the client that asked for it did not speak HTTP/2.
+                if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+                    return Err(StreamEnd::Cut);
+                }
+                self.respond.send_informational(response).map_err(|_| StreamEnd::Gone)?;
+                continue;
+            }
+            let is_end = last && self.left_of_first().is_none();
+            let body = self.respond.send_response(response, is_end);
+            self.body = Some(body.map_err(|_| StreamEnd::Gone)?);
+            self.has_ended = is_end;
+            return Ok(!is_end);
+        }
+        Ok(false)
+    }
+
+    /// Bytes left of the first segment that has any.
+    fn left_of_first(&mut self) -> Option<u64> {
+        loop {
+            let left = match self.sending.front()? {
+                Segment::File { left, .. } | Segment::Spool { left, .. } => *left,
+                memory => memory.unsent_memory().map_or(0, |bytes| bytes.len() as u64),
+            };
+            if left > 0 {
+                return Some(left);
+            }
+            self.sending.pop_front();
+        }
+    }
+
+    /// Waits until the client takes some of `wanted` bytes; returns how many.
+    async fn capacity(&mut self, wanted: u64) -> Result<usize, StreamEnd> {
+        let wanted = wanted.min(super::SEND_BYTES_MAX as u64) as usize;
+        let body = self.body.as_mut().ok_or(StreamEnd::Cut)?;
+        body.reserve_capacity(wanted);
+        let room = body.capacity();
+        if room > 0 {
+            return Ok(room.min(wanted));
+        }
+        self.set_timeout(self.shared.config.timeouts.write);
+        poll_fn(|cx| self.poll_capacity(cx)).await.map(|room| room.min(wanted))
+    }
+
+    fn poll_capacity(&mut self, cx: &mut Context) -> Poll<Result<usize, StreamEnd>> {
+        loop {
+            // The application may wait for the body before it goes on.
+            self.poll_upload(cx);
+            let Some(body) = &mut self.body else { return Poll::Ready(Err(StreamEnd::Cut)) };
+            match body.poll_capacity(cx) {
+                Poll::Ready(Some(Ok(0))) => {}
+                Poll::Ready(Some(Ok(room))) => return Poll::Ready(Ok(room)),
+                Poll::Ready(_) => return Poll::Ready(Err(StreamEnd::Gone)),
+                Poll::Pending if self.poll_expired(cx) => return Poll::Ready(Err(StreamEnd::Cut)),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+
+    /// Hands at most `room` bytes of the first segment to the connection.
+    fn send_some(
+        &mut self,
+        room: usize,
+        last: bool,
+        sent: &mut SentBytes,
+    ) -> Result<(), StreamEnd> {
+        let bytes = match self.sending.front_mut() {
+            Some(Segment::File { file, offset, left }) => {
+                let bytes = read(file, offset, left, room)?;
+                sent.files += bytes.len() as u64;
+                bytes
+            }
+            Some(Segment::Spool { file, offset, left }) => {
+                let bytes = read(file, offset, left, room)?;
+                sent.spooled += bytes.len() as u64;
+                bytes
+            }
+            Some(memory) => {
+                let unsent = memory.unsent_memory().unwrap_or_default();
+                let bytes = Bytes::copy_from_slice(&unsent[..unsent.len().min(room)]);
+                sent.memory += bytes.len();
+                advance(&mut self.sending, bytes.len(), &mut self.recycled);
+                bytes
+            }
+            None => return Ok(()),
+        };
+        self.sent += bytes.len() as u64;
+        let is_end = last && self.left_of_first().is_none() && !self.is_cut();
+        self.has_ended = is_end;
+        let body = self.body.as_mut().ok_or(StreamEnd::Cut)?;
+        body.send_data(bytes, is_end).map_err(|_| StreamEnd::Gone)
+    }
+
+    /// Ends a body of which everything is sent. One that was cut off ends with an error.
+    pub(super) fn end_body(&mut self) -> Result<(), StreamEnd> {
+        if self.is_cut() {
+            return Err(StreamEnd::Cut);
+        }
+        if !std::mem::replace(&mut self.has_ended, true) {
+            let body = self.body.as_mut().ok_or(StreamEnd::Cut)?;
+            body.send_data(Bytes::new(), true).map_err(|_| StreamEnd::Gone)?;
+        }
+        Ok(())
+    }
+}
+
+fn read(
+    file: &std::fs::File,
+    offset: &mut u64,
+    left: &mut u64,
+    room: usize,
+) -> Result<Bytes, StreamEnd> {
+    let wanted = (*left).min(FILE_BYTES_MAX).min(room as u64) as usize;
+    let mut bytes = vec![0; wanted];
+    let len = file.read_at(&mut bytes, *offset).map_err(|_| StreamEnd::Cut)?;
+    if len == 0 {
+        // The file is shorter than promised: only an error tells the client.
+        return Err(StreamEnd::Cut);
+    }
+    bytes.truncate(len);
+    *offset += len as u64;
+    *left -= len as u64;
+    Ok(bytes.into())
+}

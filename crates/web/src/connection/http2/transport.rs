@@ -1,0 +1,144 @@
+//! The socket of a connection, encrypted or not, as the crate h2 reads and writes it.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{ready, Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::server_state::ServerState;
+use crate::socket;
+use crate::stats::{add, Counters};
+
+use super::super::client_socket::ClientSocket;
+use super::super::send::SLICES_MAX;
+
+pub(super) struct Http2Transport<'a> {
+    socket: &'a mut ClientSocket,
+    /// Read before it was known that the client speaks HTTP/2.
+    first: Vec<u8>,
+    counters: &'a Counters,
+    /// The socket must take something within this time. The application cannot be told of a client
+    /// that reads nothing: its answers may wait for the socket behind those of other streams.
+    write_timeout: Duration,
+}
+
+impl<'a> Http2Transport<'a> {
+    pub fn new(socket: &'a mut ClientSocket, first: Vec<u8>, shared: &'a ServerState) -> Self {
+        let write_timeout = shared.config.timeouts.write;
+        Self { socket, first, counters: &shared.counters, write_timeout }
+    }
+
+    /// Writes with one call; without TLS to the socket, else to the session, which holds the bytes
+    /// of one turn.
+    fn poll_once(
+        &mut self,
+        cx: &mut Context,
+        write: impl Fn(&mut ClientSocket) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        // What was encrypted before goes first.
+        ready!(self.poll_flushed(cx))?;
+        loop {
+            match write(self.socket) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.socket.start_blocked(self.write_timeout);
+                    if self.socket.poll_writable(cx)?.is_pending() {
+                        return self.poll_blocked(cx);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Poll::Ready(Err(error)),
+                Ok(len) => {
+                    self.socket.note_progress();
+                    add(&self.counters.sent_bytes, len as u64);
+                    // What the socket does not take now goes with the next flush.
+                    if let Poll::Ready(flushed) = self.poll_flushed(cx) {
+                        flushed?;
+                    }
+                    return Poll::Ready(Ok(len));
+                }
+            }
+        }
+    }
+}
+
+impl Http2Transport<'_> {
+    /// Sends all of the encrypted output.
+    fn poll_flushed(&mut self, cx: &mut Context) -> Poll<io::Result<()>> {
+        let flushed = self.socket.poll_flush(cx);
+        if flushed.is_ready() {
+            return flushed;
+        }
+        self.socket.start_blocked(self.write_timeout);
+        self.poll_blocked(cx).map_ok(drop)
+    }
+
+    /// Ready with an error when the socket has taken nothing for too long.
+    fn poll_blocked(&mut self, cx: &mut Context) -> Poll<io::Result<usize>> {
+        match self.socket.poll_expired(cx) {
+            true => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            false => Poll::Pending,
+        }
+    }
+}
+
+impl AsyncRead for Http2Transport<'_> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context,
+        into: &mut ReadBuf,
+    ) -> Poll<io::Result<()>> {
+        if !self.first.is_empty() {
+            let len = self.first.len().min(into.remaining());
+            into.put_slice(&self.first[..len]);
+            self.first.drain(..len);
+            return Poll::Ready(Ok(()));
+        }
+        let len = ready!(self.socket.poll_recv(cx, into.initialize_unfilled()))?;
+        into.advance(len);
+        add(&self.counters.read_bytes, len as u64);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Http2Transport<'_> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_once(cx, |socket| match socket.tls_mut() {
+            Some(session) => session.encrypt(bytes),
+            None => socket::send(socket.fd(), bytes),
+        })
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context,
+        slices: &[IoSlice],
+    ) -> Poll<io::Result<usize>> {
+        let slices = &slices[..slices.len().min(SLICES_MAX)];
+        self.poll_once(cx, |socket| match socket.tls_mut() {
+            Some(session) => {
+                session.encrypt(slices.iter().find(|it| !it.is_empty()).map_or(&[], |it| it))
+            }
+            None => socket::send_slices(socket.fd(), slices, false),
+        })
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context) -> Poll<io::Result<()>> {
+        self.poll_flushed(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context) -> Poll<io::Result<()>> {
+        ready!(self.poll_flushed(cx))?;
+        self.socket.end();
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,49 @@
+//! What is counted and logged at the end of a request, whatever version of HTTP it came by.
+
+use std::time::Instant;
+
+use crate::access_log::AccessLogEntry;
+use crate::exchange::Exchange;
+use crate::request_start;
+use crate::server_state::ServerState;
+
+pub(super) struct RequestEnd<'a> {
+    pub shared: &'a ServerState,
+    pub exchange: &'a Exchange,
+    pub remote: &'a str,
+    /// When it was complete, or began to arrive.
+    pub since: Instant,
+    /// A refused request has no beginning: the connection may have idled before.
+    pub was_handed_over: bool,
+}
+
+impl RequestEnd<'_> {
+    /// Counts a response for the metrics; `has_waited`: it came from a thread of the pool.
+    pub fn count(&self, status: u16, has_waited: bool) {
+        let Some(counters) = self.shared.config.own_counters() else { return };
+        counters.responded(status);
+        let took = self.since.elapsed();
+        if self.was_handed_over {
+            counters.duration.add_alone(took.as_nanos() as u64);
+        }
+        if let Some(waited) = self.exchange.waited().filter(|_| has_waited) {
+            let proxied = request_start::waited_before(self.exchange.head(), took);
+            counters.queue_time.add_alone((proxied + waited).as_nanos() as u64);
+        }
+    }
+
+    /// Adds a line to the access log, if there is one.
+    pub fn log(&self, status: u16, sent: u64, has_head: bool) {
+        if !self.shared.log.is_on() {
+            return;
+        }
+        self.shared.log.add(&AccessLogEntry {
+            remote: self.remote,
+            head: has_head.then(|| self.exchange.head()),
+            request_id: (has_head && self.shared.log.has_ids()).then(|| self.exchange.request_id()),
+            status,
+            sent,
+            took: self.since.elapsed(),
+        });
+    }
+}

@@ -1,0 +1,488 @@
+//! HTTP/2 over real sockets.
+
+mod support;
+
+use std::future::Future;
+use std::io::Read;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{mpsc, Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use chaton_core::engine::Engine as _;
+use chaton_web::{BodyRead, Config, Exchange, RequestBody, ResponseFraming};
+use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
+use h2::{Reason, RecvStream};
+use http::{Request, Response};
+use support::{answer, body_bytes, echo, eventually, ok_head, pattern, Server, PATIENCE};
+use tokio::net::TcpStream;
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+
+const SHORT: Duration = Duration::from_millis(80);
+
+/// A connection; it goes on only while something of it is awaited.
+struct Client {
+    runtime: Runtime,
+    requests: SendRequest<Bytes>,
+    connection: JoinHandle<Result<(), h2::Error>>,
+}
+
+impl Client {
+    fn connect(server: &Server) -> Self {
+        Self::with(server, &Builder::new())
+    }
+
+    fn with(server: &Server, builder: &Builder) -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (requests, connection) = runtime.block_on(async {
+            let socket = TcpStream::connect(server.at).await.unwrap();
+            let (requests, connection): (_, Connection<_, Bytes>) =
+                builder.handshake(socket).await.unwrap();
+            (requests, tokio::spawn(connection))
+        });
+        Self { runtime, requests, connection }
+    }
+
+    fn wait<T>(&self, future: impl Future<Output = T>) -> T {
+        self.runtime.block_on(async { tokio::time::timeout(PATIENCE, future).await }).unwrap()
+    }
+
+    /// Goes on until `condition` holds.
+    fn until(&self, condition: impl Fn() -> bool) {
+        self.wait(async {
+            while !condition() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        });
+    }
+
+    /// Begins a request with a body.
+    fn send(&self, request: Request<()>, body: &[u8]) -> ResponseFuture {
+        let mut requests = self.wait(self.requests.clone().ready()).unwrap();
+        let (response, mut stream) = requests.send_request(request, body.is_empty()).unwrap();
+        if !body.is_empty() {
+            stream.send_data(Bytes::copy_from_slice(body), true).unwrap();
+        }
+        response
+    }
+
+    fn get(&self, path: &str) -> ResponseFuture {
+        self.send(get(path), b"")
+    }
+
+    /// Status and body of a response.
+    fn reply(&self, response: ResponseFuture) -> Result<(u16, Vec<u8>), h2::Error> {
+        self.wait(async {
+            let response = response.await?;
+            let status = response.status().as_u16();
+            Ok((status, read(response).await?))
+        })
+    }
+
+    fn text(&self, response: ResponseFuture) -> (u16, String) {
+        let (status, body) = self.reply(response).unwrap();
+        (status, String::from_utf8(body).unwrap())
+    }
+
+    /// Waits for the end of the connection; an error, unless that was announced.
+    fn end(mut self) -> Option<h2::Error> {
+        drop(self.requests);
+        let ended = self
+            .runtime
+            .block_on(async { tokio::time::timeout(PATIENCE, pin!(&mut self.connection)).await });
+        ended.expect("the connection ends").unwrap().err()
+    }
+}
+
+async fn read(response: Response<RecvStream>) -> Result<Vec<u8>, h2::Error> {
+    let mut body = response.into_body();
+    let mut bytes = Vec::new();
+    while let Some(part) = body.data().await {
+        let part = part?;
+        bytes.extend_from_slice(&part);
+        body.flow_control().release_capacity(part.len())?;
+    }
+    Ok(bytes)
+}
+
+fn get(path: &str) -> Request<()> {
+    Request::get(format!("http://a.test{path}")).body(()).unwrap()
+}
+
+fn post(path: &str) -> Request<()> {
+    Request::post(format!("http://a.test{path}")).body(()).unwrap()
+}
+
+/// An application whose requests wait, each for one message.
+fn held() -> (mpsc::Sender<()>, impl Fn(Arc<Exchange>) + Send + Sync) {
+    let (go, wait) = mpsc::channel();
+    let wait = Mutex::new(wait);
+    let app = move |exchange| {
+        wait.lock().unwrap().recv_timeout(PATIENCE).unwrap();
+        answer(exchange, b"held");
+    };
+    (go, app)
+}
+
+fn streamed(exchange: &Arc<Exchange>) {
+    exchange.begin(ok_head(exchange, ""), ResponseFraming::Raw, true);
+}
+
+#[test]
+fn many_requests_at_once_on_one_connection() {
+    let server = Server::start(echo);
+    let client = Client::connect(&server);
+    let bodies: Vec<_> = (0..60).map(|at| format!("body {at}")).collect();
+    let responses: Vec<_> =
+        bodies.iter().map(|body| client.send(post("/p?q=1"), body.as_bytes())).collect();
+    for (response, body) in responses.into_iter().zip(&bodies) {
+        assert_eq!(client.text(response), (200, format!("POST /p?q=1 {body}")));
+    }
+    let head = client.send(Request::head("http://a.test/h").body(()).unwrap(), b"");
+    let response = client.wait(head).unwrap();
+    assert_eq!(response.headers()["content-length"], "8");
+    assert!(client.wait(read(response)).unwrap().is_empty());
+    assert_eq!(server.engine.stats().responses_total, [0, 61, 0, 0, 0]);
+    // HTTP/1 has the same port.
+    assert_eq!(server.connect().get("/one").reply().text(), "GET /one ");
+}
+
+#[test]
+fn bodies_larger_than_every_window() {
+    let server = Server::start(|exchange| {
+        if matches!(exchange.body(), RequestBody::Spooled { .. }) {
+            let bytes = body_bytes(exchange.body());
+            answer(exchange, &bytes);
+        } else {
+            answer(exchange, b"small");
+        }
+    });
+    let client = Client::connect(&server);
+    let body = pattern(3_000_000);
+    let (first, second) = (client.send(post("/1"), &body), client.send(post("/2"), &body));
+    let (first, second) = client.wait(async {
+        tokio::join!(async { read(first.await?).await }, async { read(second.await?).await })
+    });
+    assert!(first.unwrap() == body && second.unwrap() == body);
+    assert_eq!(client.text(client.get("/")).1, "small");
+}
+
+#[test]
+fn a_streamed_response_arrives_as_it_is_made_and_without_chunks() {
+    let (go, wait) = mpsc::channel::<()>();
+    let wait = Mutex::new(wait);
+    let server = Server::start(move |exchange| {
+        streamed(&exchange);
+        for part in ["part0", "part1"] {
+            exchange.write(part.as_bytes()).unwrap();
+            wait.lock().unwrap().recv_timeout(PATIENCE).unwrap();
+        }
+        exchange.end(true);
+    });
+    let client = Client::connect(&server);
+    let response = client.wait(client.get("/")).unwrap();
+    assert!(response.headers().get("transfer-encoding").is_none());
+    let mut body = response.into_body();
+    for part in ["part0", "part1"] {
+        assert_eq!(client.wait(body.data()).unwrap().unwrap(), part);
+        go.send(()).unwrap();
+    }
+    let rest = client.wait(body.data());
+    assert!(rest.is_none_or(|rest| rest.unwrap().is_empty()));
+}
+
+#[test]
+fn a_body_that_is_streamed_to_the_application() {
+    let server = Server::with(
+        |config| config.stream_bodies = vec!["/up/*".to_owned()],
+        |exchange| {
+            let RequestBody::Streamed(body) = exchange.body() else {
+                return answer(exchange, b"whole");
+            };
+            let mut bytes = Vec::new();
+            while let Ok(BodyRead::Bytes(part)) = body.read(100_000, PATIENCE) {
+                bytes.extend(part);
+            }
+            answer(exchange, &bytes);
+        },
+    );
+    let client = Client::connect(&server);
+    let body = pattern(2_000_000);
+    let (status, got) = client.reply(client.send(post("/up/1"), &body)).unwrap();
+    assert!(status == 200 && got == body, "{status} {}", got.len());
+    assert_eq!(client.text(client.send(post("/other"), b"x")).1, "whole");
+}
+
+#[test]
+fn interim_responses() {
+    let server = Server::start(|exchange| {
+        exchange.interim(b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n");
+        answer(exchange, b"final");
+    });
+    let client = Client::connect(&server);
+    let mut response = client.get("/");
+    let interim = std::future::poll_fn(|cx| response.poll_informational(cx));
+    let interim = client.wait(interim).unwrap().unwrap();
+    assert_eq!(
+        (interim.status().as_u16(), &interim.headers()["link"]),
+        (103, &"</a.css>".parse().unwrap())
+    );
+    assert_eq!(client.text(response), (200, "final".to_owned()));
+}
+
+#[test]
+fn the_application_learns_that_a_client_has_given_up() {
+    let (began, has_begun) = mpsc::channel();
+    let gone = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&gone);
+    let server = Server::start(move |exchange| {
+        began.send(()).unwrap();
+        eventually("the client is gone", || exchange.is_gone());
+        seen.store(true, SeqCst);
+        answer(exchange, b"for nobody");
+    });
+    let client = Client::connect(&server);
+    let mut requests = client.requests.clone();
+    let (response, mut stream) = requests.send_request(get("/"), true).unwrap();
+    client.until(|| has_begun.try_recv().is_ok());
+    stream.send_reset(Reason::CANCEL);
+    drop(response);
+    client.until(|| gone.load(SeqCst));
+    eventually("nothing is kept", || server.engine.stats().responses_total == [0; 5]);
+}
+
+/// Makes requests and gives each up at once, until the connection ends.
+fn reset_rapidly(client: Client, most: usize) -> (usize, Option<h2::Error>) {
+    let mut made = 0;
+    while made < most {
+        let Ok(mut requests) = client.wait(client.requests.clone().ready()) else { break };
+        let Ok((_, mut stream)) = requests.send_request(get("/"), true) else { break };
+        made += 1;
+        client.wait(tokio::task::yield_now());
+        stream.send_reset(Reason::CANCEL);
+        client.wait(tokio::task::yield_now());
+    }
+    (made, client.end())
+}
+
+#[test]
+fn a_client_that_makes_requests_only_to_give_them_up_is_cut_off() {
+    let server = Server::with(|config| config.limits.http2_resets_max = 50, echo);
+    let (made, error) = reset_rapidly(Client::connect(&server), 1_000_000);
+    // The GOAWAY is lost where the client still sends.
+    let reason = error.expect("no announced end").reason();
+    assert!(reason.is_none_or(|reason| reason == Reason::ENHANCE_YOUR_CALM), "{reason:?}");
+    assert!((50..1_000_000).contains(&made), "{made}");
+    let other = Client::connect(&server);
+    assert_eq!(other.text(other.get("/")).0, 200);
+}
+
+#[test]
+fn requests_under_way_have_a_number() {
+    let (go, app) = held();
+    let server = Server::with(|config| config.limits.http2_streams_max = 2, app);
+    let client = Client::connect(&server);
+    let first: Vec<_> = (0..2).map(|_| client.get("/")).collect();
+    client.until(|| server.engine.stats().requests_total == 2);
+    // The third waits in the client, which knows the number.
+    let third = client.get("/");
+    (0..3).for_each(|_| go.send(()).unwrap());
+    for response in first.into_iter().chain([third]) {
+        assert_eq!(client.text(response).1, "held");
+    }
+    assert_eq!(client.requests.current_max_send_streams(), 2);
+}
+
+#[test]
+fn a_drain_answers_what_is_under_way_and_ends_the_connection() {
+    let (go, app) = held();
+    let server = Server::start(app);
+    let (client, idle) = (Client::connect(&server), Client::connect(&server));
+    let response = client.get("/");
+    client.until(|| server.engine.stats().requests_total == 1);
+    server.engine.quiet();
+    assert!(idle.end().is_none());
+    go.send(()).unwrap();
+    assert_eq!(client.text(response).1, "held");
+    assert!(client.end().is_none());
+    assert!(server.engine.wait_idle(PATIENCE));
+}
+
+#[test]
+fn a_drain_answers_what_it_takes_and_refuses_the_rest_untouched() {
+    let server = Server::start(echo);
+    let client = Client::connect(&server);
+    let (mut answered, mut refused) = (0, 0);
+    for round in 0.. {
+        if round == 20 {
+            server.engine.quiet();
+        }
+        let Ok(requests) = client.wait(client.requests.clone().ready()) else { break };
+        let responses: Vec<_> = (0..20)
+            .map_while(|_| requests.clone().send_request(get("/"), true).ok())
+            .map(|(response, _)| response)
+            .collect();
+        for response in responses {
+            match client.wait(response) {
+                Ok(response) => {
+                    assert_eq!(response.status(), 200);
+                    answered += 1;
+                }
+                // The client may make this request again elsewhere.
+                Err(error) => {
+                    assert!(error.is_go_away() || error.is_io(), "{error:?}");
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert!(answered >= 400, "{answered} answered, {refused} refused");
+    assert_eq!(server.engine.stats().requests_total, answered);
+    assert!(client.end().is_none());
+}
+
+#[test]
+fn a_connection_ends_after_its_number_of_requests() {
+    let server = Server::with(|config| config.limits.requests_per_connection_max = 3, echo);
+    let client = Client::connect(&server);
+    for _ in 0..3 {
+        assert_eq!(client.text(client.get("/")).0, 200);
+    }
+    assert!(client.end().is_none());
+}
+
+#[test]
+fn a_connection_that_idles_ends() {
+    let server = Server::with(
+        |config| (config.timeouts.idle, config.timeouts.drain_idle) = (SHORT, SHORT),
+        echo,
+    );
+    let client = Client::connect(&server);
+    assert_eq!(client.text(client.get("/")).0, 200);
+    assert!(client.end().is_none());
+}
+
+#[test]
+fn a_connection_that_says_nothing_after_its_first_bytes_ends() {
+    let server = Server::with(|config| config.timeouts.header = SHORT, echo);
+    let mut client = server.connect();
+    client.send("PRI * HTTP/2.0\r\n\r\nSM");
+    let mut rest = Vec::new();
+    client.socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let _ = client.socket.read_to_end(&mut rest);
+    eventually("it is closed", || server.engine.stats().connections == 0);
+}
+
+fn large(exchange: Arc<Exchange>) {
+    answer(exchange, &vec![b'x'; 20_000_000]);
+}
+
+#[test]
+fn a_client_that_opens_no_window_loses_its_stream() {
+    let server = Server::with(|config| config.timeouts.write = SHORT, large);
+    let client = Client::connect(&server);
+    let response = client.wait(client.get("/")).unwrap();
+    let mut body = response.into_body();
+    let error = client.wait(async {
+        loop {
+            match body.data().await {
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return error,
+                None => panic!("the whole body without a window"),
+            }
+        }
+    });
+    assert_eq!(error.reason(), Some(Reason::INTERNAL_ERROR));
+    assert!(!client.connection.is_finished());
+}
+
+#[test]
+fn a_client_that_reads_nothing_loses_its_connection() {
+    let (go, wait) = mpsc::channel();
+    let wait = Mutex::new(wait);
+    let server = Server::with(
+        |config| {
+            config.timeouts.write = SHORT;
+            // Where the system's buffers take the last frames after all.
+            config.timeouts.idle = Duration::from_secs(1);
+            config.timeouts.drain_idle = SHORT;
+        },
+        move |exchange| {
+            wait.lock().unwrap().recv_timeout(PATIENCE).unwrap();
+            large(exchange);
+        },
+    );
+    let mut builder = Builder::new();
+    builder.initial_window_size(1 << 30).initial_connection_window_size(1 << 30);
+    let client = Client::with(&server, &builder);
+    let responses: Vec<_> = (0..4).map(|_| client.get("/")).collect();
+    client.until(|| server.engine.stats().requests_total == 4);
+    (0..4).for_each(|_| go.send(()).unwrap());
+    eventually("it is closed", || server.engine.stats().connections == 0);
+    drop(responses);
+}
+
+#[test]
+fn a_response_that_breaks_off_is_no_whole_one() {
+    let server = Server::start(|exchange| {
+        streamed(&exchange);
+        exchange.write(b"begun").unwrap();
+        exchange.end(false);
+    });
+    let client = Client::connect(&server);
+    let error = client.reply(client.get("/")).unwrap_err();
+    assert_eq!(error.reason(), Some(Reason::INTERNAL_ERROR));
+    assert!(!client.connection.is_finished());
+}
+
+#[test]
+fn what_is_refused() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&calls);
+    let set = |config: &mut Config| {
+        config.limits.body_bytes_max = 1000;
+        config.limits.uri_bytes_max = 100;
+        config.timeouts.body = SHORT;
+    };
+    let server = Server::with(set, move |exchange| {
+        counted.fetch_add(1, SeqCst);
+        answer(exchange, b"");
+    });
+    let client = Client::connect(&server);
+    let status = |response| client.reply(response).unwrap().0;
+    assert_eq!(status(client.send(post("/"), &[b'x'; 1001])), 413);
+    assert_eq!(status(client.get(&format!("/{}", "a".repeat(100)))), 414);
+    let connect = Request::connect("a.test:443").body(()).unwrap();
+    assert_eq!(status(client.send(connect, b"")), 501);
+    let expecting = Request::post("http://a.test/").header("expect", "wonders").body(()).unwrap();
+    assert_eq!(status(client.send(expecting, b"x")), 417);
+    let large = Request::get("http://a.test/").header("x", "a".repeat(40_000)).body(()).unwrap();
+    assert_eq!(status(client.send(large, b"")), 431);
+    // A body that does not come.
+    let mut requests = client.requests.clone();
+    let (response, stream) = requests.send_request(post("/"), false).unwrap();
+    assert_eq!(status(response), 408);
+    drop(stream);
+    assert_eq!(calls.load(SeqCst), 0);
+    assert_eq!(client.text(client.get("/")).0, 200);
+}
+
+#[test]
+fn a_request_that_takes_too_long() {
+    let (go, app) = held();
+    let server = Server::with(|config| config.timeouts.request = Some(SHORT), app);
+    let client = Client::connect(&server);
+    assert_eq!(client.reply(client.get("/")).unwrap().0, 503);
+    assert_eq!(server.engine.stats().late_total, 1);
+    go.send(()).unwrap();
+}
+
+#[test]
+fn without_http2_its_beginning_is_a_wrong_version() {
+    let server = Server::with(|config| config.http2 = false, echo);
+    let mut client = server.connect();
+    client.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+    assert_eq!(client.reply().status, 505);
+}

@@ -1,0 +1,93 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "support/tls_server"
+
+# HTTP/2 against the real server, with the client of nghttp2.
+class Http2Test < Minitest::Test
+  include ServerTest
+  include TlsServer
+
+  ENV_APP = <<~'RUBY'
+    keys = %w[SERVER_PROTOCOL HTTP_VERSION REQUEST_METHOD PATH_INFO QUERY_STRING HTTP_HOST SERVER_NAME rack.url_scheme
+              HTTP_COOKIE rack.hijack?]
+    run(lambda do |env|
+      case env["PATH_INFO"]
+      when "/none" then [204, {}, []]
+      when "/hints"
+        env["rack.early_hints"].call("link" => "</a.css>; rel=preload")
+        [200, {}, ["late"]]
+      when "/hijack" then env["rack.hijack"] ? env["rack.hijack"].call : [200, {}, ["no hijack"]]
+      when "/cookies" then [200, { "set-cookie" => "a=1\nb=2", "Connection" => "close" }, ["c"]]
+      when "/raise" then raise "asked for"
+      else [200, { "content-type" => "text/html" }, [env.values_at(*keys).join("|"), "-" * 2000]]
+      end
+    end)
+  RUBY
+
+  def test_requests_of_all_kinds_over_tls
+    server = serve
+    base = "https://127.0.0.1:#{port(server)}"
+    assert_equal "on|https|#{port(server)}||||", nghttp("#{base}/env")
+    %w[/big /parts /file].each { |path| assert BIG == nghttp("#{base}#{path}"), path }
+    server.write("body", BIG)
+    assert BIG == nghttp("-d", "#{server.dir}/body", "#{base}/echo")
+    assert BIG == nghttp("-d", "#{server.dir}/body", "-H", "expect: 100-continue", "#{base}/echo")
+    # One that breaks off ends with an error.
+    assert_match(/INTERNAL_ERROR/, nghttp("-v", "#{base}/cut"))
+    # Others still get HTTP/1.1.
+    assert_equal "hello", client(server).write(request("/")).read_response.body
+    assert_equal 0, server.stop
+  end
+
+  def test_what_the_application_sees
+    server = boot(rackup: ENV_APP, config: "workers 0\nweb { early_hints true; compress true }")
+    base = "http://127.0.0.1:#{server.port}"
+    seen = nghttp("-H", ":authority: a.test:81", "-H", "cookie: a=1", "-H", "cookie: b=2", "#{base}/p?q=1")
+    assert_equal "HTTP/2.0|HTTP/2.0|GET|/p|q=1|a.test:81|a.test|http|a=1; b=2|false", seen.delete_suffix("-" * 2000)
+    assert_match(/content-encoding: gzip/, nghttp("-nv", "-H", "accept-encoding: gzip", "#{base}/p"))
+    assert_match(/:status: 204/, nghttp("-nv", "#{base}/none"))
+    assert_match(%r{:status: 103.*link: </a\.css>.*:status: 200}m, nghttp("-nv", "#{base}/hints"))
+    cookies = nghttp("-nv", "#{base}/cookies")
+    assert_match(/set-cookie: a=1.*set-cookie: b=2/m, cookies)
+    refute_match(/connection: close/, cookies)
+    assert_match(/:status: 500/, nghttp("-nv", "#{base}/raise"))
+    assert_equal "no hijack", nghttp("#{base}/hijack")
+    assert_equal 0, server.stop
+  end
+
+  def test_files_of_a_directory
+    server = boot(config: "workers 0\nweb { static \"public\" }") { |one| one.write("public/a.txt", "file " * 50_000) }
+    base = "http://127.0.0.1:#{server.port}"
+    assert_equal "file " * 50_000, nghttp("#{base}/a.txt")
+    assert_equal "le ", nghttp("-H", "range: bytes=2-4", "#{base}/a.txt")
+    assert_equal "hello", nghttp("#{base}/other")
+    assert_equal 0, server.stop
+  end
+
+  def test_a_phased_restart_loses_no_request
+    server = serve("workers 2")
+    answered = Queue.new
+    stopping = false
+    url = "https://127.0.0.1:#{port(server)}/"
+    clients = Array.new(3) do
+      Thread.new { answered << nghttp("-nv", "-m", "30", url).scan(/:status: 200/).size until stopping }
+    end
+    [1, 2].each do |count|
+      server.signal("USR1")
+      server.wait_line(/phased restart done/, count: count)
+    end
+    so_far = answered.size
+    server.eventually("connections are answered again") { answered.size > so_far + 6 }
+    stopping = true
+    clients.each(&:join)
+    assert_equal [30], Array.new(answered.size) { answered.pop }.uniq
+    assert_equal 0, server.stop
+  end
+
+  private
+
+  def nghttp(*arguments)
+    IO.popen(["nghttp", "--timeout=60", *arguments, { err: File::NULL }], "rb", &:read)
+  end
+end
