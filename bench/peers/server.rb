@@ -27,20 +27,23 @@ module Bench
     # @param workers [Integer] 0: one process
     # @param core [Integer, nil] the only processor core it may use
     # @param tls [Boolean] whether it speaks HTTPS
-    def initialize(threads: nil, workers: 0, core: nil, tls: false)
+    # @param http2 [Boolean] whether its clients speak HTTP/2
+    def initialize(threads: nil, workers: 0, core: nil, tls: false, http2: false)
       @threads = threads
       @workers = workers
       @core = core
       @tls = tls
+      @http2 = http2
     end
 
     # @return [String] short and unique among the servers of one case
     def label
       [name, @threads && "-t #{@threads}", @workers > 0 ? "-w #{@workers}" : nil, @core && "pinned",
-       @tls ? "TLS" : nil].compact.join(" ")
+       @tls ? "TLS" : nil, @http2 ? "HTTP/2" : nil].compact.join(" ")
     end
 
     def chaton? = false
+    def http2? = @http2
     def url(path) = "#{@tls ? "https" : "http"}://127.0.0.1:#{port}#{path}"
     def tree = ProcTree.new(pid)
 

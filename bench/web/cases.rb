@@ -21,8 +21,8 @@ module Bench
 
       # @return [Array<Case>]
       def all
-        [*hello, threads, sinatra, *rails, *common, *sleeping, hog, *shares, *bodies, *responses, *edge, *tls, workers,
-         balance, traces, *arena]
+        [*hello, threads, sinatra, *rails, *common, *sleeping, hog, *shares, *bodies, *responses, *edge, *tls, *http2,
+         workers, balance, traces, *arena]
       end
 
       def hello
@@ -127,6 +127,7 @@ end
 
 require_relative "cases/arena"
 require_relative "cases/edge"
+require_relative "cases/http2"
 require_relative "cases/rails"
 require_relative "cases/shares"
 require_relative "cases/tls"

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../support/h2load"
 require_relative "../support/wrk"
 
 module Bench
@@ -37,6 +38,7 @@ module Bench
       def second_load(path, connections, mode = "get") = load(path, connections, mode:, seconds: @seconds + 1)
 
       def load(path, connections, mode: "get", seconds: @seconds)
+        return H2load.new(@server.url(path), connections:, seconds:) if @server.http2?
         Wrk.new(@server.url(path), connections:, seconds:, mode:)
       end
 

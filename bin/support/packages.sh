@@ -25,7 +25,7 @@ ruby-activejob|the adapter for ActiveJob|test
 maven|fetches the Kafka broker that streams are tested against|test
 default-jre-headless|runs that broker|test
 openssl|makes the certificates of the TLS tests|test
-nghttp2-client|the client of the HTTP/2 tests|test
+nghttp2-client|the client of the HTTP/2 tests and benchmarks|test
 rubocop|checks the Ruby style|test
 yard|checks that the public API is documented|test
 ruby-railties|Rails example and benchmark: boot|bench
