@@ -10,7 +10,8 @@ use libfuzzer_sys::fuzz_target;
 const CLIENT: &str = "203.0.113.7";
 
 fuzz_target!(|input: &[u8]| {
-    let Some((&first, claim)) = input.split_first().filter(|(_, claim)| !claim.contains(&b'\n')) else {
+    let Some((&first, claim)) = input.split_first().filter(|(_, claim)| !claim.contains(&b'\n'))
+    else {
         return;
     };
     let proxies = vec![Network::try_from("10.0.0.0/8".to_owned()).unwrap()];
