@@ -43,6 +43,17 @@ class TrustedProxiesTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
+  def test_so_it_does_over_http_2
+    server = boot(rackup: APP, config: "workers 0\nweb { trusted_proxies :private\n access_log :json }")
+    headers = HEADERS.flat_map { |name, value| ["-H", "#{name}: #{value}"] }
+    text = IO.popen(["nghttp", "--timeout=60", *headers, "http://127.0.0.1:#{server.port}/"], "rb", &:read)
+    answer = JSON.parse(text)
+    assert_equal %w[203.0.113.7 https on], answer.values_at(*KEYS.first(3))
+    refute_includes answer, "HTTP_FORWARDED"
+    server.wait_line(%r{"remote":"203\.0\.113\.7".*"version":"HTTP/2})
+    assert_equal 0, server.stop
+  end
+
   def test_spans_name_the_client_and_the_proxy
     collector = OtlpCollector.new
     traces = "traces { endpoint #{collector.url.dump}; interval 0.02 }"
