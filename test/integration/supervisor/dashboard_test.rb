@@ -173,9 +173,11 @@ class DashboardTest < Minitest::Test
   end
 
   def test_a_server_without_the_endpoint_says_how_to_get_it
-    server = boot(config: "workers 1")
-    _, problem, status = run_cli(server, "dashboard")
-    assert_equal 1, status
-    assert_match(/no admin endpoint: write `admin \{ bind/, problem)
+    ["", "admin { statsd \"udp://127.0.0.1:9\" }"].each do |config|
+      server = boot(config: "workers 1\n#{config}")
+      _, problem, status = run_cli(server, "dashboard")
+      assert_equal 1, status, config
+      assert_match(/no admin endpoint: write `admin \{ bind/, problem)
+    end
   end
 end

@@ -184,15 +184,18 @@ const ENDS = { asked: "asked to stop", restart: "replaced by a restart", memory:
   hung: "hung", killed: "did not stop in time", boot: "did not become ready" };
 const FAILURES = ["died", "hung", "killed", "boot"];
 
-function showProblems(texts) {
-  sync($("problems"), [...new Set(texts)], (text) => text, () => element("p", "notice bad"), setText);
+function showProblems(texts, name) {
+  sync($("problems"), [...new Set(texts)], (text) => text, () => element("p"), (node, text) => {
+    setText(node, text);
+    setClass(node, `notice ${name}`);
+  });
 }
 // What is shown is what the server was like when it last answered.
 function showAway(why) {
   $("state").hidden = false;
   setText($("state"), "no answer");
   setClass($("state"), "pill bad");
-  showProblems([samples.length ? `${why} The page shows how it was at ${$("updated").textContent}.` : why]);
+  showProblems([samples.length ? `${why} The page shows how it was at ${$("updated").textContent}.` : why], "bad");
   document.body.className = "away";
 }
 function showHead(now) {
@@ -206,8 +209,8 @@ function showHead(now) {
   setClass($("state"), `pill ${ready && live ? "good" : live && now.ready.state !== "running" ? "warn" : "bad"}`);
   setText($("facts"), [facts.environment, `up ${time(now.server.age_s)}`, `pid ${now.server.pid}`, `Chaton ${facts.version}`,
     `Ruby ${facts.ruby}`].join(" · "));
-  const problems = [...now.live.reasons, ...now.ready.reasons];
-  showProblems(problems);
+  // While it starts or stops, roles are not ready as a matter of course.
+  showProblems([...now.live.reasons, ...now.ready.reasons], live && now.ready.state !== "running" ? "warn" : "bad");
   $("phased-restart").disabled = now.ready.state !== "running";
 }
 
