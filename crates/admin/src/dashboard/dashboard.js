@@ -190,10 +190,11 @@ function showProblems(texts, name) {
     setClass(node, `notice ${name}`);
   });
 }
+const ENDED = "Your session has ended. Run `chaton dashboard` for a new link.";
 // What is shown is what the server was like when it last answered.
 function showAway(why) {
   $("state").hidden = false;
-  setText($("state"), "no answer");
+  setText($("state"), why === ENDED ? "session ended" : "no answer");
   setClass($("state"), "pill bad");
   showProblems([samples.length ? `${why} The page shows how it was at ${$("updated").textContent}.` : why], "bad");
   document.body.className = "away";
@@ -408,7 +409,7 @@ async function call(url, options) {
   try {
     answer = await fetch(new URL(url, BASE), { ...options, signal: AbortSignal.timeout(ANSWER_MAX_MS), cache: "no-store" });
   } catch { throw new Error("The server does not answer."); }
-  if (answer.status === 401) throw new Error("Your session has ended. Run `chaton dashboard` for a new link.");
+  if (answer.status === 401) throw new Error(ENDED);
   const body = await answer.json().catch(() => ({}));
   if (!answer.ok) throw new Error(body.error || `The server answered ${answer.status}.`);
   return body;
