@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use tokio::sync::{Mutex, MutexGuard, Semaphore, SemaphorePermit};
+
 use crate::config::AdminListener;
 
 /// Whether a request with this `Host` may come in. A web page that has its own name resolve to this
@@ -37,6 +39,25 @@ pub(crate) fn same_token(given: &str, token: &str) -> bool {
         differ | usize::from(given.get(at).copied().unwrap_or(0) ^ byte)
     });
     std::hint::black_box(differ) == 0
+}
+
+/// Lets in one guess at a token or at the key of a link after the other.
+pub(crate) struct GuessGate {
+    turn: Mutex<()>,
+    places: Semaphore,
+}
+
+impl GuessGate {
+    /// Guesses may wait on half of the connections, so that the others are served meanwhile.
+    pub fn new(connections_max: usize) -> Self {
+        Self { turn: Mutex::default(), places: Semaphore::new(connections_max.div_ceil(2)) }
+    }
+
+    /// Waits for its turn; `None` when too many wait.
+    pub async fn enter(&self) -> Option<(SemaphorePermit<'_>, MutexGuard<'_, ()>)> {
+        let place = self.places.try_acquire().ok()?;
+        Some((place, self.turn.lock().await))
+    }
 }
 
 #[cfg(test)]

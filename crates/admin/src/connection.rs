@@ -5,7 +5,7 @@ use tokio::time::timeout;
 
 use crate::config::AdminListener;
 use crate::request_head::{parse, AdminRequest, HeadState};
-use crate::routes::{answer, Answer, HEADERS};
+use crate::routes::{answer, Answer, HEADERS, TOO_MANY};
 use crate::server::State;
 
 /// Serves a connection until its client leaves, sends what is refused, or takes too long.
@@ -18,11 +18,11 @@ where
     loop {
         let Ok(Some(parsed)) = timeout(within, read(&mut stream, &mut bytes)).await else { return };
         let (answer, keep_alive, body) = match parsed {
-            Ok(request) => (
-                answer(&request, listener, state).await,
-                request.keep_alive,
-                request.method != "HEAD",
-            ),
+            Ok(request) => {
+                let answer = answer(&request, listener, state).await;
+                let keep_alive = request.keep_alive && answer.status != TOO_MANY;
+                (answer, keep_alive, request.method != "HEAD")
+            }
             Err(refusal) => (refusal, false, true),
         };
         let response = response(&answer, keep_alive, body);
@@ -88,6 +88,7 @@ fn reason(status: u16) -> &'static str {
         405 => "Method Not Allowed",
         409 => "Conflict",
         413 => "Content Too Large",
+        TOO_MANY => "Too Many Requests",
         431 => "Request Header Fields Too Large",
         _ => "Service Unavailable",
     }

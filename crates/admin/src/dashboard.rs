@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde_json::{json, Value};
 
 use crate::request_head::AdminRequest;
-use crate::routes::{token_is_right, Answer, WRONG_TOKEN};
+use crate::routes::{token_is_right, too_many_guesses, Answer, WRONG_TOKEN};
 use crate::server::State;
 use control::ControlSocket;
 use sessions::Sessions;
@@ -90,7 +90,10 @@ pub(crate) async fn answer(request: &AdminRequest, state: &State) -> Answer {
     let in_session =
         session.is_some_and(|key| state.dashboard.sessions.lock().is_valid(key, now_ns()));
     let has_token = match &request.token {
-        Some(given) if !in_session => token_is_right(given, state).await,
+        Some(given) if !in_session => match token_is_right(given, state).await {
+            Ok(right) => right,
+            Err(refusal) => return refusal,
+        },
         _ => false,
     };
     // Programs send neither header, and no page knows the token.
@@ -112,7 +115,7 @@ async fn open(request: &AdminRequest, state: &State) -> Answer {
     let key = query_value(&request.query, "key").unwrap_or_default();
     let valid = || state.dashboard.sessions.lock().use_link(&key, now_ns());
     if !valid() {
-        let one_at_a_time = state.token_gate.lock().await;
+        let Some(one_at_a_time) = state.guess_gate.enter().await else { return too_many_guesses() };
         tokio::time::sleep(WRONG_TOKEN).await;
         drop(one_at_a_time);
         // The main process may have announced it in the meantime.

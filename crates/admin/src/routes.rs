@@ -17,6 +17,8 @@ use crate::server::{boot_ms, State};
 const JSON: &str = "application/json";
 /// Tokens are looked at one after the other, and a wrong one keeps the next one waiting this long.
 pub(crate) const WRONG_TOKEN: Duration = Duration::from_millis(100);
+/// The status when too many wait; the connection is closed, so that it keeps no place.
+pub(crate) const TOO_MANY: u16 = 429;
 
 /// Headers of all answers: nothing of them is run, shown or kept by anything but our own page.
 pub const HEADERS: [(&str, &str); 5] = [
@@ -124,20 +126,25 @@ async fn refusal(
     let Some(given) = &request.token else {
         return Some(Answer::error(401, "metrics need a token (Authorization: Bearer …)"));
     };
-    if token_is_right(given, state).await {
-        return None;
+    match token_is_right(given, state).await {
+        Ok(true) => None,
+        Ok(false) => Some(Answer::error(401, "the token is wrong")),
+        Err(refusal) => Some(refusal),
     }
-    Some(Answer::error(401, "the token is wrong"))
 }
 
 /// Compares a token with the configured one, and takes its time if it is another.
-pub(crate) async fn token_is_right(given: &str, state: &State) -> bool {
-    let one_at_a_time = state.token_gate.lock().await;
+pub(crate) async fn token_is_right(given: &str, state: &State) -> Result<bool, Answer> {
+    let _one_at_a_time = state.guess_gate.enter().await.ok_or_else(too_many_guesses)?;
     let token = state.config.token.as_deref();
     if token.is_some_and(|token| access::same_token(given, token)) {
-        return true;
+        return Ok(true);
     }
     tokio::time::sleep(WRONG_TOKEN).await;
-    drop(one_at_a_time);
-    false
+    Ok(false)
+}
+
+/// The refusal of a guess that may not even wait.
+pub(crate) fn too_many_guesses() -> Answer {
+    Answer::error(TOO_MANY, "too many wrong tokens; try again later")
 }

@@ -16,6 +16,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, Interest};
 use tokio::net::{unix::pipe, TcpStream, UnixStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
+use crate::access::GuessGate;
 use crate::config::{AdminListener, Config};
 use crate::connection;
 use crate::dashboard::stored_jobs::JobSource;
@@ -40,8 +41,8 @@ pub struct State {
     pub scoreboard: Scoreboard,
     /// The last report, and when it came (ns).
     report: Mutex<(TreeReport, u64)>,
-    /// Held while a token is looked at.
-    pub(crate) token_gate: tokio::sync::Mutex<()>,
+    /// Passed before a token is looked at.
+    pub(crate) guess_gate: GuessGate,
     /// Notified of the first report.
     pub(crate) reported: Notify,
     pub(crate) statsd: StatsdCounters,
@@ -72,12 +73,12 @@ impl State {
         let queues = queues.map(QueueReader::new);
         let dashboard = Dashboard::new(&config.dashboard, jobs);
         let report = Mutex::new((TreeReport::default(), now_ns()));
-        let token_gate = tokio::sync::Mutex::default();
+        let guess_gate = GuessGate::new(config.connections_max);
         Arc::new(Self {
             config,
             scoreboard,
             report,
-            token_gate,
+            guess_gate,
             reported: Notify::new(),
             statsd: StatsdCounters::default(),
             process_memory: Mutex::default(),

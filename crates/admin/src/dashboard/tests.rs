@@ -15,7 +15,7 @@ fn config(link: Duration) -> Config {
         listeners: vec![],
         token: Some("0123456789abcdef".to_owned()),
         hosts: vec![],
-        connections_max: 1,
+        connections_max: 128,
         timeout: Duration::from_secs(60),
         alive_timeout: None,
         queue_age_ms: 1000,
@@ -175,6 +175,39 @@ fn a_thousand_wrong_tokens_and_keys_wait_for_each_other() {
             guess.await.unwrap();
         }
         assert!(began.elapsed() >= WRONG_TOKEN * 1000, "{:?}", began.elapsed());
+    });
+}
+
+/// On the same clock.
+#[test]
+fn guesses_wait_on_half_of_the_connections_and_further_ones_are_refused() {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let config = Config { connections_max: 4, ..config(MINUTE) };
+        let state = State::new(config, Scoreboard::new(1).unwrap(), |_| None);
+        let began = tokio::time::Instant::now();
+        let guesses: Vec<_> = ["/metrics", "/", "/open", "/dashboard.json", "/metrics", "/open"]
+            .map(|path| {
+                let state = state.clone();
+                let guess =
+                    AdminRequest { token: Some("wrong".into()), ..get(path, "key=no", "box:1") };
+                tokio::spawn(async move {
+                    crate::routes::answer(&guess, &listener(), &state).await.status
+                })
+            })
+            .into();
+        let mut statuses = vec![];
+        for guess in guesses {
+            statuses.push(guess.await.unwrap());
+        }
+        assert_eq!(statuses, [401, 401, 429, 429, 429, 429]);
+        assert_eq!(began.elapsed(), WRONG_TOKEN * 2);
+        let right = AdminRequest {
+            token: Some("0123456789abcdef".to_owned()),
+            ..get("/metrics", "", "box:1")
+        };
+        assert_eq!(crate::routes::answer(&right, &listener(), &state).await.status, 200);
     });
 }
 

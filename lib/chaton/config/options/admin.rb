@@ -25,7 +25,8 @@ module Chaton
                   "a Unix socket of mode 0600, may read the metrics.",
                   also: %i[token], env: %w[CHATON_ADMIN_TOKEN]),
         Option.in(:admin, :admin_connections_max, :admin, Types::Number.new(1..10_000), 64,
-                  "Connections at once; further clients wait.", also: %i[connections_max]),
+                  "Connections at once; further clients wait. Wrong tokens wait for each other on half of them; " \
+                  "while that is so, further tokens are answered 429.", also: %i[connections_max]),
         Option.seconds(:admin, :admin_timeout_s, :admin, 0.1..600.0, 5.0,
                        "How long a client may take to send a request, or to read the response.",
                        also: %i[timeout_s timeout]),
