@@ -10,7 +10,8 @@ class BesideRequestsTest < Minitest::Test
 
   # Enough that requests wait also while the kernel runs something else than the clients.
   CLIENTS = 24
-  # Each unit of work computes 5 ms. A job enqueues the next one.
+  # Each unit of work computes 5 ms. A job enqueues the next one; so many are there that some wait also while the disk
+  # is slow.
   APP = <<~RUBY
     class Burn
       include Chaton::Job
@@ -32,7 +33,7 @@ class BesideRequestsTest < Minitest::Test
 
     run(lambda do |env|
       case env["PATH_INFO"]
-      when "/start" then 4.times { Burn.perform_async }
+      when "/start" then 40.times { Burn.perform_async }
       when "/burn" then Burn.burn(:web)
       end
       [200, { "content-type" => "text/plain" }, [Burn::COUNTS.values.join(" ")]]
