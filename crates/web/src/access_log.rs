@@ -15,6 +15,9 @@ use crate::head::{RequestHead, Version};
 /// Gathered lines are written early past this size.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
 
+/// The texts of most lines in JSON.
+const FIELDS_BYTES: usize = 256;
+
 /// Longest part of a request target that is logged.
 const TARGET_BYTES_MAX: usize = 2_048;
 
@@ -125,14 +128,17 @@ fn json(out: &mut Vec<u8>, entry: &AccessLogEntry, remote: &str, now: Duration) 
     out.push(b'T');
     out.extend_from_slice(&date[17..25]);
     let _ = write!(out, ".{:03}Z\",\"remote\":\"{remote}\",", now.subsec_millis());
+    // One allocation for all texts.
+    let mut fields = String::with_capacity(FIELDS_BYTES);
     if let Some(head) = entry.head {
-        push_field(out, "method", head.get(head.method));
-        push_field(out, "target", logged_target(head));
-        push_field(out, "version", version(head).as_bytes());
+        push_field(&mut fields, "method", head.get(head.method));
+        push_field(&mut fields, "target", logged_target(head));
+        push_field(&mut fields, "version", version(head).as_bytes());
     }
     if let Some(id) = &entry.request_id {
-        push_field(out, "request_id", id.as_bytes());
+        push_field(&mut fields, "request_id", id.as_bytes());
     }
+    out.extend_from_slice(fields.as_bytes());
     let took_ms = entry.took.as_secs_f64() * 1000.0;
     let _ = writeln!(
         out,
@@ -141,11 +147,10 @@ fn json(out: &mut Vec<u8>, entry: &AccessLogEntry, remote: &str, now: Duration) 
     );
 }
 
-fn push_field(out: &mut Vec<u8>, name: &str, text: &[u8]) {
-    let mut field = format!("\"{name}\":");
-    log::push_json_text(&mut field, text);
-    field.push(',');
-    out.extend_from_slice(field.as_bytes());
+fn push_field(out: &mut String, name: &str, text: &[u8]) {
+    out.extend(["\"", name, "\":"]);
+    log::push_json_text(out, text);
+    out.push(',');
 }
 
 fn logged_target(head: &RequestHead) -> &[u8] {
