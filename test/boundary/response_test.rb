@@ -126,6 +126,16 @@ class ResponseTest < Minitest::Test
     assert answer.start_with?("#{hints}HTTP/1.1 200 OK\r\n"), answer
   end
 
+  def test_hints_that_are_no_headers_are_left_out
+    port = serve(web: { early_hints: true }) do |env|
+      env["rack.early_hints"].call("li nk" => "</a>", "a\r\nb" => "</b>", "link" => "</c>\r\nx: y\n\x01\n</d>")
+      [200, {}, ["done"]]
+    end
+    answer = exchange(port, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    hints = "HTTP/1.1 103 Early Hints\r\nlink: x: y\r\nlink: </d>\r\n\r\n"
+    assert answer.start_with?("#{hints}HTTP/1.1 200 OK\r\n"), answer
+  end
+
   def test_an_answer_may_come_long_after_its_hints
     gate = Queue.new
     port = serve(web: { early_hints: true }) do |env|

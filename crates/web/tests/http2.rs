@@ -1,10 +1,10 @@
 //! HTTP/2 over real sockets.
 
+#[path = "support/http2_client.rs"]
+mod http2_client;
 mod support;
 
-use std::future::Future;
 use std::io::Read;
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{mpsc, Arc, Mutex};
 use std::time::Duration;
@@ -12,108 +12,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use chaton_core::engine::Engine as _;
 use chaton_web::{BodyRead, Config, Exchange, RequestBody, ResponseFraming};
-use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
-use h2::{Reason, RecvStream};
-use http::{Request, Response};
+use h2::client::Builder;
+use h2::Reason;
+use http::Request;
+use http2_client::{get, post, read, Client};
 use support::{answer, body_bytes, echo, eventually, ok_head, pattern, Server, PATIENCE};
-use tokio::net::TcpStream;
-use tokio::runtime::Runtime;
-use tokio::task::JoinHandle;
 
 const SHORT: Duration = Duration::from_millis(80);
-
-/// A connection; it goes on only while something of it is awaited.
-struct Client {
-    runtime: Runtime,
-    requests: SendRequest<Bytes>,
-    connection: JoinHandle<Result<(), h2::Error>>,
-}
-
-impl Client {
-    fn connect(server: &Server) -> Self {
-        Self::with(server, &Builder::new())
-    }
-
-    fn with(server: &Server, builder: &Builder) -> Self {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let (requests, connection) = runtime.block_on(async {
-            let socket = TcpStream::connect(server.at).await.unwrap();
-            let (requests, connection): (_, Connection<_, Bytes>) =
-                builder.handshake(socket).await.unwrap();
-            (requests, tokio::spawn(connection))
-        });
-        Self { runtime, requests, connection }
-    }
-
-    fn wait<T>(&self, future: impl Future<Output = T>) -> T {
-        self.runtime.block_on(async { tokio::time::timeout(PATIENCE, future).await }).unwrap()
-    }
-
-    /// Goes on until `condition` holds.
-    fn until(&self, condition: impl Fn() -> bool) {
-        self.wait(async {
-            while !condition() {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        });
-    }
-
-    /// Begins a request with a body.
-    fn send(&self, request: Request<()>, body: &[u8]) -> ResponseFuture {
-        let mut requests = self.wait(self.requests.clone().ready()).unwrap();
-        let (response, mut stream) = requests.send_request(request, body.is_empty()).unwrap();
-        if !body.is_empty() {
-            stream.send_data(Bytes::copy_from_slice(body), true).unwrap();
-        }
-        response
-    }
-
-    fn get(&self, path: &str) -> ResponseFuture {
-        self.send(get(path), b"")
-    }
-
-    /// Status and body of a response.
-    fn reply(&self, response: ResponseFuture) -> Result<(u16, Vec<u8>), h2::Error> {
-        self.wait(async {
-            let response = response.await?;
-            let status = response.status().as_u16();
-            Ok((status, read(response).await?))
-        })
-    }
-
-    fn text(&self, response: ResponseFuture) -> (u16, String) {
-        let (status, body) = self.reply(response).unwrap();
-        (status, String::from_utf8(body).unwrap())
-    }
-
-    /// Waits for the end of the connection; an error, unless that was announced.
-    fn end(mut self) -> Option<h2::Error> {
-        drop(self.requests);
-        let ended = self
-            .runtime
-            .block_on(async { tokio::time::timeout(PATIENCE, pin!(&mut self.connection)).await });
-        ended.expect("the connection ends").unwrap().err()
-    }
-}
-
-async fn read(response: Response<RecvStream>) -> Result<Vec<u8>, h2::Error> {
-    let mut body = response.into_body();
-    let mut bytes = Vec::new();
-    while let Some(part) = body.data().await {
-        let part = part?;
-        bytes.extend_from_slice(&part);
-        body.flow_control().release_capacity(part.len())?;
-    }
-    Ok(bytes)
-}
-
-fn get(path: &str) -> Request<()> {
-    Request::get(format!("http://a.test{path}")).body(()).unwrap()
-}
-
-fn post(path: &str) -> Request<()> {
-    Request::post(format!("http://a.test{path}")).body(()).unwrap()
-}
 
 /// An application whose requests wait, each for one message.
 fn held() -> (mpsc::Sender<()>, impl Fn(Arc<Exchange>) + Send + Sync) {
@@ -362,6 +267,39 @@ fn a_connection_that_idles_ends() {
     let client = Client::connect(&server);
     assert_eq!(client.text(client.get("/")).0, 200);
     assert!(client.end().is_none());
+}
+
+#[test]
+fn a_connection_whose_client_never_takes_the_end_of_an_answer_ends() {
+    let server = Server::with(
+        |config| {
+            (config.timeouts.idle, config.timeouts.drain_idle) = (SHORT, SHORT);
+            config.timeouts.write = SHORT;
+            config.limits.uri_bytes_max = 100;
+        },
+        echo,
+    );
+    let mut builder = Builder::new();
+    builder.initial_window_size(0);
+    let client = Client::with(&server, &builder);
+    let response = client.wait(client.get(&format!("/{}", "a".repeat(100)))).unwrap();
+    assert_eq!(response.status(), 414);
+    client.until(|| server.engine.stats().connections == 0);
+    drop(response);
+}
+
+#[test]
+fn a_client_that_waits_to_be_asked_for_a_body_without_a_length() {
+    let server = Server::start(echo);
+    let client = Client::connect(&server);
+    let request =
+        Request::post("http://a.test/").header("expect", "100-continue").body(()).unwrap();
+    let mut requests = client.wait(client.requests.clone().ready()).unwrap();
+    let (mut response, mut stream) = requests.send_request(request, false).unwrap();
+    let interim = client.wait(std::future::poll_fn(|cx| response.poll_informational(cx)));
+    assert_eq!(interim.unwrap().unwrap().status(), 100);
+    stream.send_data(Bytes::from_static(b"asked for"), true).unwrap();
+    assert_eq!(client.text(response), (200, "POST / asked for".to_owned()));
 }
 
 #[test]

@@ -41,6 +41,10 @@ module Chaton
   module Web
     # `rack.early_hints`: sends a 103 ahead of the response.
     class EarlyHints
+      # A header that can be sent; others are left out.
+      LINE = /\A[!#$%&'*+.^_`|~0-9A-Za-z-]+: [^\x00-\x08\x0a-\x1f\x7f]*\z/n
+      private_constant :LINE
+
       # @param request [Native::Request]
       def initialize(request)
         @request = request
@@ -52,7 +56,7 @@ module Chaton
         headers.each do |name, values|
           Array(values).flat_map { |value| value.to_s.split("\n") }.each do |value|
             line = "#{name}: #{value}"
-            next if line.match?(/[\r\n\0]/)
+            next unless line.b.match?(LINE)
 
             head << line << "\r\n"
           end

@@ -12,6 +12,7 @@ mod upload;
 
 use std::future::{poll_fn, Future};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
@@ -57,7 +58,9 @@ struct Client {
     remote: Arc<str>,
     tls: Option<Arc<TlsPeer>>,
     resets: Arc<ResetBudget>,
-    /// Of the connection's task, which looks whether it has streams.
+    /// Requests under way.
+    requests: Arc<AtomicUsize>,
+    /// Of the connection's task, which looks whether there are any.
     connection: Waker,
 }
 
@@ -67,8 +70,10 @@ struct Http2Connection<'a> {
     frames: Frames<Http2Transport<'a>, Bytes>,
     client: Client,
     timer: Pin<Box<Sleep>>,
-    /// Since when there is no stream.
+    /// Since when no request is under way.
     idle_since: Option<Instant>,
+    /// The last bytes of answers waited for the client's windows then.
+    was_sending: bool,
     /// The client knows that it gets no further stream.
     leaving: bool,
     served: u64,
@@ -84,6 +89,7 @@ impl Connection {
             remote: Arc::clone(&self.remote),
             tls: self.tls.clone(),
             resets: Arc::new(ResetBudget::new(shared.config.limits.http2_resets_max)),
+            requests: Arc::default(),
             connection: self.waker.clone(),
         };
         let transport = Http2Transport::new(&mut self.socket, self.unread.take(), &shared);
@@ -97,6 +103,7 @@ impl Connection {
             client,
             timer: Box::pin(sleep_until(Instant::now().into())),
             idle_since: None,
+            was_sending: false,
             leaving: false,
             served: 0,
             guard: &mut self.guard,
@@ -133,7 +140,7 @@ impl Http2Connection<'_> {
             match self.frames.poll_accept(cx) {
                 Poll::Ready(Some(Ok((request, respond)))) => self.begin(request, respond),
                 Poll::Ready(_) => return Poll::Ready(()),
-                Poll::Pending if self.frames.has_streams() => {
+                Poll::Pending if self.client.requests.load(Relaxed) > 0 => {
                     self.idle_since = None;
                     return Poll::Pending;
                 }
@@ -167,10 +174,19 @@ impl Http2Connection<'_> {
         }
     }
 
-    /// Without streams the connection ends after a time, and soon when it is leaving.
+    /// Without requests the connection ends after a time, and soon when it is leaving. What the
+    /// crate holds of their answers is sent before that, unless the client opens no window for it.
     fn poll_idle(&mut self, cx: &mut Context) -> Poll<()> {
+        let sending = self.frames.has_streams();
+        if std::mem::replace(&mut self.was_sending, sending) != sending {
+            self.idle_since = None;
+        }
         let timeouts = &self.shared.config.timeouts;
-        let time = if self.leaving { timeouts.drain_idle } else { timeouts.idle };
+        let time = match (self.leaving, sending) {
+            (false, _) => timeouts.idle,
+            (true, true) => timeouts.write,
+            (true, false) => timeouts.drain_idle,
+        };
         let since = *self.idle_since.get_or_insert_with(Instant::now);
         if !self.is_over(since + time, cx) {
             return Poll::Pending;

@@ -20,9 +20,11 @@ impl Http2Stream {
             return Ok(());
         }
         let exchange = self.exchange_mut();
-        let (framing, expects) = (exchange.head.framing, exchange.head.expect_continue);
-        let is_wished = |it: &[u8]| it.eq_ignore_ascii_case(b"100-continue");
-        if exchange.head.header("expect").is_some_and(|it| !is_wished(it)) {
+        let framing = exchange.head.framing;
+        // The body need not have a length, as in HTTP/1.
+        let expectation = exchange.head.header("expect");
+        let expects = expectation.is_some();
+        if expectation.is_some_and(|it| !it.eq_ignore_ascii_case(b"100-continue")) {
             let text = "The only expectation this server meets is 100-continue.";
             return Err(refuse(417, text));
         }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::future::{poll_fn, Future};
 use std::pin::Pin;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -65,6 +66,7 @@ impl Http2Stream {
         respond: SendResponse<Bytes>,
         waker: Waker,
     ) -> Self {
+        client.requests.fetch_add(1, Relaxed);
         let key = shared.registry.insert(waker.clone());
         let context = Arc::clone(&shared.exchanges);
         let (remote, tls) = (Arc::clone(&client.remote), client.tls.clone());
@@ -310,6 +312,7 @@ impl Drop for Http2Stream {
         self.exchange.note_client_left();
         self.exchange.close();
         self.shared.registry.remove(self.key);
+        self.client.requests.fetch_sub(1, Relaxed);
         self.client.connection.wake_by_ref();
     }
 }

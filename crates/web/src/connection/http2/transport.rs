@@ -14,8 +14,14 @@ use crate::stats::{add, Counters};
 use super::super::client_socket::ClientSocket;
 use super::super::send::SLICES_MAX;
 
+/// Bytes a connection reads before others are served: the crate reads on as long as there is
+/// something, and even frames that say nothing cost time.
+const TURN_BYTES_MAX: usize = 64 * 1024;
+
 pub(super) struct Http2Transport<'a> {
     socket: &'a mut ClientSocket,
+    /// Bytes read in this turn.
+    turn: usize,
     /// Read before it was known that the client speaks HTTP/2.
     first: Vec<u8>,
     counters: &'a Counters,
@@ -27,7 +33,7 @@ pub(super) struct Http2Transport<'a> {
 impl<'a> Http2Transport<'a> {
     pub fn new(socket: &'a mut ClientSocket, first: Vec<u8>, shared: &'a ServerState) -> Self {
         let write_timeout = shared.config.timeouts.write;
-        Self { socket, first, counters: &shared.counters, write_timeout }
+        Self { socket, turn: 0, first, counters: &shared.counters, write_timeout }
     }
 
     /// Writes with one call; without TLS to the socket, else to the session, which holds the bytes
@@ -95,7 +101,13 @@ impl AsyncRead for Http2Transport<'_> {
             self.first.drain(..len);
             return Poll::Ready(Ok(()));
         }
+        let turn = std::mem::take(&mut self.turn);
+        if turn >= TURN_BYTES_MAX {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let len = ready!(self.socket.poll_recv(cx, into.initialize_unfilled()))?;
+        self.turn = turn + len;
         into.advance(len);
         add(&self.counters.read_bytes, len as u64);
         Poll::Ready(Ok(()))
@@ -140,5 +152,49 @@ impl AsyncWrite for Http2Transport<'_> {
         ready!(self.poll_flushed(cx))?;
         self.socket.end();
         Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn a_flood_is_read_in_turns() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (ours, mut peer) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        peer.write_all(&vec![0; 2 * TURN_BYTES_MAX]).unwrap();
+        let counters = Counters::default();
+        runtime.block_on(async {
+            let mut socket = ClientSocket::new(ours.into()).unwrap();
+            let mut transport = Http2Transport {
+                socket: &mut socket,
+                turn: 0,
+                first: Vec::new(),
+                counters: &counters,
+                write_timeout: Duration::from_secs(60),
+            };
+            let mut turns = Vec::new();
+            while turns.iter().sum::<usize>() < 2 * TURN_BYTES_MAX {
+                turns.push(0);
+                poll_fn(|cx| loop {
+                    let mut buf = [0; 1000];
+                    let mut into = ReadBuf::new(&mut buf);
+                    match Pin::new(&mut transport).poll_read(cx, &mut into) {
+                        Poll::Ready(read) => read.unwrap(),
+                        Poll::Pending => return Poll::Ready(()),
+                    }
+                    *turns.last_mut().unwrap() += into.filled().len();
+                })
+                .await;
+            }
+            let most = turns.iter().max().unwrap();
+            assert!((TURN_BYTES_MAX..TURN_BYTES_MAX + 1000).contains(most), "{turns:?}");
+        });
     }
 }
