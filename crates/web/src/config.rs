@@ -151,10 +151,7 @@ impl Config {
 
     /// Whether the request body of this path is streamed.
     pub(crate) fn streams_body(&self, path: &[u8]) -> bool {
-        self.stream_bodies.iter().any(|pattern| match pattern.strip_suffix('*') {
-            Some(prefix) => path.starts_with(prefix.as_bytes()),
-            None => path == pattern.as_bytes(),
-        })
+        is_among(path, &self.stream_bodies)
     }
 
     /// What the workers of this slot have done.
@@ -166,4 +163,12 @@ impl Config {
     pub(crate) fn own_gauges(&self) -> Option<&WorkerGauges> {
         self.scoreboard.as_ref().map(|scoreboard| scoreboard.slot(self.slot))
     }
+}
+
+/// Whether one of the patterns is this path; a `*` at the end stands for any rest.
+pub(crate) fn is_among(path: &[u8], patterns: &[String]) -> bool {
+    patterns.iter().any(|pattern| match pattern.strip_suffix('*') {
+        Some(prefix) => path.starts_with(prefix.as_bytes()),
+        None => path == pattern.as_bytes(),
+    })
 }

@@ -20,6 +20,7 @@ use crate::compression::Encoder;
 use crate::config::AccessLog;
 use crate::error_response::ErrorResponse;
 use crate::forwarded::Forwarded;
+use crate::head::class::trim;
 use crate::head::{RequestHead, Version};
 use crate::pending_response::{PendingResponse, ResponsePhase};
 use crate::request_body::RequestBody;
@@ -140,10 +141,11 @@ impl Exchange {
     pub fn is_https(&self) -> bool {
         let by_proxy = || match self.forwarded() {
             Some(forwarded) => forwarded.is_https(),
-            None => self
-                .head
-                .header("x-forwarded-proto")
-                .is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"https")),
+            // All proxies must say so: Rack takes the first one or the last one, by its version.
+            None => self.head.header("x-forwarded-proto").is_some_and(|schemes| {
+                let mut schemes = schemes.split(|&byte| byte == b',');
+                schemes.all(|scheme| trim(scheme).eq_ignore_ascii_case(b"https"))
+            }),
         };
         self.tls.is_some() || by_proxy()
     }

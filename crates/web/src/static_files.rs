@@ -27,6 +27,7 @@ use serde::Deserialize;
 
 use crate::body_part::BodyPart;
 use crate::byte_range::{self, ByteRange};
+use crate::config::is_among;
 use crate::content_coding::{AcceptedCodings, ContentCoding};
 use crate::date::http_date;
 use crate::error::Error;
@@ -78,6 +79,8 @@ pub struct StaticSettings {
     pub html: bool,
     /// Answer only requests that came over HTTPS, here or with a proxy in front.
     pub https_only: bool,
+    /// Paths that are answered over plain HTTP in spite of it, as in [`crate::Config::stream_bodies`].
+    pub https_only_except: Vec<String>,
     /// Headers of every answer.
     pub headers: Vec<(String, String)>,
     /// `Cache-Control` of files without a digest in their name, unless `headers` have one.
@@ -103,6 +106,7 @@ impl StaticSettings {
             index: None,
             html: false,
             https_only: false,
+            https_only_except: Vec::new(),
             headers: Vec::new(),
             cache_control: None,
             memory_bytes_max: 1 << 20,
@@ -161,7 +165,9 @@ impl StaticFiles {
         let method = head.get(head.method);
         let is_plain = (method == b"GET" || method == b"HEAD")
             && matches!(exchange.body(), RequestBody::Empty)
-            && (!self.settings.https_only || exchange.is_https());
+            && (!self.settings.https_only
+                || exchange.is_https()
+                || is_among(head.get(head.path), &self.settings.https_only_except));
         if !is_plain {
             return Err(NoFile::Missing);
         }
@@ -353,6 +359,9 @@ impl StaticFiles {
             self.append_caching(&mut out, resource, chosen)?;
         }
         for (name, value) in &self.settings.headers {
+            if !self.has_header(name, status, exchange) {
+                continue;
+            }
             out.header(name.as_bytes(), value.as_bytes())?;
         }
         let len = part.end - part.start;
@@ -368,6 +377,18 @@ impl StaticFiles {
         };
         Arc::clone(exchange).complete(head.bytes, tail, head.keep_alive);
         Ok(())
+    }
+
+    /// Whether a header of the settings belongs to an answer.
+    fn has_header(&self, name: &str, status: u16, exchange: &Exchange) -> bool {
+        let is = |other: &str| name.eq_ignore_ascii_case(other);
+        // A cache that kept an error would give it to clients that sent no such condition or range.
+        if matches!(status, 412 | 416) && (is("cache-control") || is("expires")) {
+            return false;
+        }
+        // RFC 6797 section 7.2: not over plain HTTP.
+        let is_plain = || self.settings.https_only && !exchange.is_https();
+        !(is("strict-transport-security") && is_plain())
     }
 
     fn append_caching(

@@ -299,6 +299,56 @@ fn over_plain_http_nothing_is_answered_that_is_for_https() {
 }
 
 #[test]
+fn some_files_are_answered_over_plain_http_without_a_policy_for_https() {
+    let site = Site::new(|settings| {
+        settings.https_only = true;
+        settings.https_only_except = vec!["/.well-known/*".to_owned(), "/up.html".to_owned()];
+        settings.headers = vec![("strict-transport-security".to_owned(), "max-age=1".to_owned())];
+    });
+    for name in [".well-known/acme-challenge/token", "up.html", "upper.html"] {
+        site.write(name, name);
+    }
+    let mut client = site.connect();
+    for (path, text) in [
+        ("/.well-known/acme-challenge/token", ".well-known/acme-challenge/token"),
+        ("/up.html", "up.html"),
+        ("/upper.html", "application"),
+    ] {
+        let reply = client.get(path).reply();
+        assert_eq!(reply.text(), text);
+        assert_eq!(reply.header("strict-transport-security"), None);
+    }
+    for (schemes, policy) in [("https", true), ("HTTPS, https", true), ("https, http", false)] {
+        let sent = request("GET", "/up.html", &[("X-Forwarded-Proto", schemes)]);
+        let reply = client.send(sent).reply();
+        assert_eq!(reply.header("strict-transport-security").is_some(), policy, "{schemes}");
+    }
+}
+
+#[test]
+fn no_cache_is_told_to_keep_an_error() {
+    let site = Site::new(|settings| {
+        let headers = [("cache-control", "public, max-age=60"), ("Expires", "0"), ("x-own", "1")];
+        settings.headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    });
+    site.write("app.css", "body{}");
+    let mut client = site.connect();
+    for (status, name, value) in [
+        (200, "Accept", "*/*"),
+        (206, "Range", "bytes=0-1"),
+        (304, "If-None-Match", "*"),
+        (412, "If-Match", "\"other\""),
+        (416, "Range", "bytes=9-"),
+    ] {
+        let reply = client.send(request("GET", "/app.css", &[(name, value)])).reply();
+        assert_eq!((reply.status, reply.header("x-own")), (status, Some("1")));
+        let is_kept = status < 400;
+        assert_eq!(reply.header("cache-control").is_some(), is_kept, "{status}");
+        assert_eq!(reply.header("expires").is_some(), is_kept, "{status}");
+    }
+}
+
+#[test]
 fn pipelined_requests_for_files_and_for_the_application_keep_their_order() {
     let site = Site::new(|_| {});
     site.write("app.css", "body{}");

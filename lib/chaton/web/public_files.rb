@@ -35,8 +35,11 @@ module Chaton
           return
         end
         web = @plan.web
-        { **common(root), index: web.static_index, html: false, https_only: web.https_only, headers: own_headers.to_a }
+        { **common(root), index: web.static_index, html: false, https_only: web.https_only,
+                          https_only_except: plain_paths, headers: own_headers.to_a }
       end
+
+      def plain_paths = Array(@plan.web.https_only_except).flatten
 
       # @return [Hash{String=>String}] what {HttpsOnly} adds to other answers
       def own_headers = @plan.web.https_only && @plan.web.hsts ? { HttpsOnly::HSTS => @plan.web.hsts } : {}
@@ -53,7 +56,8 @@ module Chaton
 
         server = @config.public_file_server
         { **common(root.to_s), index: "#{server.index_name || "index"}.html", html: true,
-                               https_only: https_only?(before),
+                               https_only: @plan.web.https_only || redirected?(before),
+                               https_only_except: redirected?(before) ? [] : plain_paths,
                                headers: headers_of_rails(before) }
       end
 
@@ -63,10 +67,8 @@ module Chaton
         [*own, *headers].map { |pair| pair.map(&:to_s) }
       end
 
-      def https_only?(before)
-        @plan.web.https_only ||
-          (before.include?("ActionDispatch::SSL") && !before.include?("ActionDispatch::AssumeSSL"))
-      end
+      # Whether Rails redirects what came over plain HTTP.
+      def redirected?(before) = before.include?("ActionDispatch::SSL") && !before.include?("ActionDispatch::AssumeSSL")
 
       def common(root)
         web = @plan.web

@@ -122,6 +122,20 @@ class StaticFilesTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
+  # As certbot writes them below the directory.
+  def test_files_of_excepted_paths_are_answered_over_plain_http
+    web = "web { static 'public'\n https_only true\n https_only_except '/.well-known/*'\n hsts 'max-age=60' }"
+    server = boot(rackup: APP, config: "workers 0\n#{web}") do |new|
+      publish(new, ".well-known/acme-challenge/token" => "proof", "app.css" => "body{}")
+    end
+    proof = server.get("/.well-known/acme-challenge/token")
+    assert_equal [200, "proof", nil], [proof.status, proof.body, proof.headers["strict-transport-security"]]
+    assert_equal 301, server.get("/app.css").status
+    secure = server.get("/app.css", headers: { "X-Forwarded-Proto" => "https, https" })
+    assert_equal ["body{}", "max-age=60"], [secure.body, secure.headers["strict-transport-security"]]
+    assert_equal 0, server.stop
+  end
+
   def test_public_files_of_rails_are_answered_as_rails_would
     server = boot_rails
     robots = server.get("/robots.txt")
