@@ -8,6 +8,7 @@ require_relative "tls_files"
 module TlsServer
   # Answers with what it got, in the form that the path names.
   APP = <<~RUBY
+    require "io/wait"
     big = "0123456789abcdef" * 65_536
     File.binwrite("big.bin", big)
     tls = %w[HTTPS rack.url_scheme SERVER_PORT SSL_CLIENT_VERIFY SSL_CLIENT_S_DN SSL_CLIENT_CERT]
@@ -28,6 +29,17 @@ module TlsServer
           io.close
         end
         [-1, {}, []]
+      when "/full"
+        io = env["rack.hijack"].call
+        Thread.new do
+          # The client takes no more when nothing has fitted for so long.
+          io.write_nonblock(big) while io.wait_writable(0.5)
+          io.close
+          warn "closed its end"
+        end
+        [-1, {}, []]
+      when "/sockets"
+        [200, {}, [Dir["/proc/self/fd/*"].count { |fd| File.socket?(fd) }.to_s]]
       when "/partial"
         [200, { "rack.hijack" => ->(io) { io.write(big) && io.close } }, []]
       else [200, {}, ["hello"]]

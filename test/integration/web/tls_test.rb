@@ -73,6 +73,20 @@ class TlsTest < Minitest::Test
     end
   end
 
+  # The application has written what fits, and has closed its end: nobody but the engine can give the client up.
+  def test_a_client_that_takes_nothing_from_a_closed_hijack_is_closed
+    server = serve("workers 0\nweb { write_timeout_s 0.5 }")
+    one = client(server)
+    sockets = -> { Integer(one.write(request("/sockets")).read_response.body) }
+    before = sockets.call
+    stalled = Array.new(3) { client(server, receive_bytes_max: 4096).write(request("/full")) }
+    server.eventually("the applications had their connections") { server.log.scan("closed its end").size == 3 }
+    server.eventually("the sockets are closed") { sockets.call == before }
+    assert_equal 0, server.stop
+  ensure
+    stalled&.each(&:close)
+  end
+
   def test_plain_http_is_answered_with_a_sentence
     server = serve
     answer = RawClient.exchange(port(server), request("/"))

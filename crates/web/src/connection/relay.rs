@@ -101,10 +101,22 @@ impl Connection {
         Ok(len)
     }
 
+    /// The client takes nothing now. An application that has closed its end can't give such a client up, so that is
+    /// done here after the time that a response has.
+    fn check_stalled(&mut self, state: &mut RelayState, cx: &mut Context) -> Result<usize, Broken> {
+        if state.application.poll_hung_up(cx) {
+            self.socket.start_blocked(self.shared.config.timeouts.write);
+            if self.socket.poll_expired(cx) {
+                return Err(Broken);
+            }
+        }
+        Ok(0)
+    }
+
     /// Carries from the application to the client.
     fn carry_out(&mut self, state: &mut RelayState, cx: &mut Context) -> Result<usize, Broken> {
         match self.socket.poll_flush(cx) {
-            Poll::Pending => return Ok(0),
+            Poll::Pending => return self.check_stalled(state, cx),
             Poll::Ready(flushed) => flushed.map_err(|_| Broken)?,
         }
         if state.application_ended {

@@ -34,10 +34,15 @@ impl CertificateFiles {
     /// Reads both files, and checks that they can be used together and now.
     pub(super) fn load(&self, provider: &CryptoProvider) -> Result<Arc<CertifiedKey>, String> {
         let chain = read_certificates("cert", &self.cert)?;
+        if let Some(until) = not_after(&chain[0]).filter(|until| *until < SystemTime::now()) {
+            let date = httpdate::fmt_http_date(until);
+            return Err(fault("cert", &self.cert, &format!("it expired on {date}")));
+        }
         self.pair(chain, read_key(&self.key)?, provider)
     }
 
-    /// What was read before.
+    /// What was read before. It may have expired meanwhile: without it, a worker could not begin at all, and its other
+    /// sockets would not be served either.
     pub(super) fn load_kept(&self, provider: &CryptoProvider) -> Result<Arc<CertifiedKey>, String> {
         let (cert, key) = self.kept.as_ref().ok_or("nothing was read before")?;
         let chain = parse_certificates("cert", &self.cert, cert.as_bytes())?;
@@ -50,10 +55,6 @@ impl CertificateFiles {
         key: PrivateKeyDer<'static>,
         provider: &CryptoProvider,
     ) -> Result<Arc<CertifiedKey>, String> {
-        if let Some(until) = not_after(&chain[0]).filter(|until| *until < SystemTime::now()) {
-            let date = httpdate::fmt_http_date(until);
-            return Err(fault("cert", &self.cert, &format!("it expired on {date}")));
-        }
         CertifiedKey::from_der(chain, key, provider).map(Arc::new).map_err(|error| match error {
             Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
                 let cert = self.cert.display();
@@ -176,6 +177,38 @@ fn time(tag: u8, text: &[u8]) -> Option<SystemTime> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Valid for one day of 2020.
+    const EXPIRED: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIBLzCB1aADAgECAgEBMAoGCCqGSM49BAMCMBQxEjAQBgNVBAMMCWxvY2FsaG9z
+dDAeFw0yMDAxMDEwMDAwMDBaFw0yMDAxMDIwMDAwMDBaMBQxEjAQBgNVBAMMCWxv
+Y2FsaG9zdDBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABFyFKjvOOZ7jvz1Y+4b2
+bZQpxTyWfKudp1wx0/Iq/saHqMOA+yf37NN75IE/Vb9JtTPCsBn9RGMaCsdLZYFp
+qf2jGDAWMBQGA1UdEQQNMAuCCWxvY2FsaG9zdDAKBggqhkjOPQQDAgNJADBGAiEA
+/xx2twsgPFmkv0rN+lAOEX0xRWp/yfE/9639/DMRn9YCIQCxUHH+rPthGu7R3Tmi
+eNW3xfxMmI82Rk2N4Cm0d2bnmw==
+-----END CERTIFICATE-----";
+    const ITS_KEY: &str = "\
+-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgMmhcjgHEp26mM8uz
+vLAtYlHkld7MwaUT3SyX9F/e0O2hRANCAARchSo7zjme4789WPuG9m2UKcU8lnyr
+nadcMdPyKv7Gh6jDgPsn9+zTe+SBP1W/SbUzwrAZ/URjGgrHS2WBaan9
+-----END PRIVATE KEY-----";
+
+    #[test]
+    fn a_certificate_that_was_read_before_is_used_although_it_has_expired() {
+        let provider = rustls::crypto::ring::default_provider();
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let kept = Some((EXPIRED.to_owned(), ITS_KEY.to_owned()));
+        let files = CertificateFiles { cert: at("cert"), key: at("key"), kept };
+        fs::write(&files.cert, EXPIRED).unwrap();
+        fs::write(&files.key, ITS_KEY).unwrap();
+        let why = files.load(&provider).unwrap_err();
+        assert!(why.ends_with("it expired on Thu, 02 Jan 2020 00:00:00 GMT"), "{why}");
+        assert!(files.load_kept(&provider).is_ok());
+    }
 
     #[test]
     fn times_of_certificates_are_read() {
