@@ -1,8 +1,8 @@
 //! Compression of the application's answers.
 //!
 //! The length of a compressed page that holds both a secret and text of a client tells that client, over many
-//! requests, what the secret is (BREACH). So each answer is made longer by a number of bytes that depends on its
-//! beginning and on a key of this process: repeating a request does not average it out.
+//! requests, what the secret is (BREACH). So each answer is made longer by a number of bytes that depends on all of it
+//! (of a streamed one, on its first part) and on a key of this process: repeating a request does not average it out.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -18,8 +18,6 @@ use crate::content_coding::ContentCoding;
 const IDLE_MAX: usize = 4;
 /// The level while as many answers are being compressed as there are processors.
 const BUSY_LEVEL: u32 = 1;
-/// As much of an answer decides about its additional length.
-const HASHED_BYTES_MAX: usize = 64 * 1024;
 
 /// The settings of compression.
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -76,9 +74,8 @@ impl Encoders {
     }
 
     /// 0 to `jitter_bytes_max`.
-    fn jitter(&self, beginning: &[u8]) -> usize {
-        let hashed = &beginning[..beginning.len().min(HASHED_BYTES_MAX)];
-        (self.key.hash_one(hashed) % (u64::from(self.settings.jitter_bytes_max) + 1)) as usize
+    fn jitter(&self, bytes: &[u8]) -> usize {
+        (self.key.hash_one(bytes) % (u64::from(self.settings.jitter_bytes_max) + 1)) as usize
     }
 }
 
@@ -219,6 +216,11 @@ mod tests {
             lens.len() > 10 && lens.last().unwrap() - lens.first().unwrap() <= 32 + 8,
             "{lens:?}"
         );
+        // The guess may stand behind a long beginning that is always the same.
+        let same = "a".repeat(100_000);
+        let lens: std::collections::BTreeSet<_> =
+            (0..200).map(|i| len(format!("{same}{i:05}"))).collect();
+        assert!(lens.len() > 10, "{lens:?}");
         let plain = self::encoders(0);
         assert_eq!(encoder(&plain).finish(b"a")[3], 0, "without a comment");
     }

@@ -263,13 +263,14 @@ impl<'a> ResponseHead<'a> {
             timing.append(&mut self.out);
         }
         // The length of an encoded body is not known yet.
-        if coding.is_none() || !matches!(framing, ResponseFraming::Length(_)) {
+        if coding.is_none() || matches!(framing, ResponseFraming::Chunked | ResponseFraming::Raw) {
             self.append_length(body, framing);
         }
         if !interim {
             self.append_connection(keep_alive);
         }
         self.out.extend_from_slice(b"\r\n");
+        let coding = coding.filter(|_| framing != ResponseFraming::None);
         Ok(EncodedHead { bytes: self.out, framing, keep_alive, coding })
     }
 

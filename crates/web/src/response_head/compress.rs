@@ -12,6 +12,9 @@ use crate::status;
 /// A header by which the application switches compression off for one answer; it is not sent.
 pub(super) const SWITCH: &[u8] = b"x-chaton-compress";
 
+/// Headers that are about the bytes as they are.
+const DIGESTS: [&[u8]; 4] = [b"digest", b"content-md5", b"repr-digest", b"content-digest"];
+
 /// How a response may be compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompressionOffer {
@@ -52,6 +55,14 @@ impl Compressibility {
                 self.is_worthwhile = media_type::is_compressible(value) && !is_events;
             }
             13 if name.eq_ignore_ascii_case(b"content-range") => self.is_refused = true,
+            // Ranges are of the bytes as they are: a client would put them behind encoded ones.
+            13 if name.eq_ignore_ascii_case(b"accept-ranges") => {
+                self.is_refused |= !trim(value).eq_ignore_ascii_case(b"none");
+            }
+            // So are digests.
+            6 | 11 | 14 if DIGESTS.iter().any(|digest| name.eq_ignore_ascii_case(digest)) => {
+                self.is_refused = true;
+            }
             13 if name.eq_ignore_ascii_case(b"cache-control") => {
                 self.is_refused |= has_member(value, b"no-transform");
             }
@@ -71,18 +82,22 @@ fn has_member(list: &[u8], name: &[u8]) -> bool {
 }
 
 impl ResponseHead<'_> {
-    /// The coding of the body, if it is to have one; then the headers that say so are added.
+    /// The coding of the body, if it is to have one; then the headers that say so are added. That of a HEAD is the one
+    /// that the same GET would have.
     pub(super) fn compress(
         &mut self,
         body: BodySize,
         framing: &mut ResponseFraming,
     ) -> Option<ContentCoding> {
         let offer = self.request.compression?;
-        let (facts, len) = (&self.compressibility, self.length);
+        let (facts, is_head) = (&self.compressibility, self.request.is_head);
         let len = match body {
+            BodySize::Hijack => return None,
+            // Middleware (Rack::Head) may have removed the body.
+            BodySize::Empty | BodySize::Known(0) if is_head => self.length,
+            BodySize::Empty => return None,
             BodySize::Known(len) => Some(len),
-            BodySize::Unknown => len,
-            BodySize::Empty | BodySize::Hijack => return None,
+            BodySize::Unknown => self.length,
         };
         let is_candidate = facts.is_worthwhile
             && !facts.is_refused
@@ -96,7 +111,8 @@ impl ResponseHead<'_> {
         if !facts.varies {
             append_line(&mut self.out, b"Vary", b"Accept-Encoding");
         }
-        let coding = offer.coding.filter(|_| !self.request.is_head)?;
+        // Without a length nobody knows whether the body of the GET is long enough.
+        let coding = offer.coding.filter(|_| !is_head || len.is_some())?;
         append_line(&mut self.out, b"Content-Encoding", coding.name().as_bytes());
         if let Some(at) = self.compressibility.etag_at {
             // The bytes differ, so it is no longer the strong one.
@@ -104,6 +120,7 @@ impl ResponseHead<'_> {
         }
         self.length = None;
         *framing = match (body, self.request.version) {
+            _ if is_head => ResponseFraming::None,
             (BodySize::Known(_), _) => ResponseFraming::Length(0),
             (_, Version::Http10) => ResponseFraming::Raw,
             _ => ResponseFraming::Chunked,

@@ -313,19 +313,42 @@ fn answers_that_must_stay_as_they_are_are_not_compressed() {
         (304, &[HTML], BodySize::Known(5_000), false),
         (206, &[HTML, ("content-range", "bytes 0-4999/9000")], large, false),
         (200, &[HTML, ("content-range", "bytes 0-4999/9000")], large, false),
+        (200, &[HTML, ("Accept-Ranges", "bytes")], large, false),
+        (200, &[HTML, ("Content-MD5", "Q2hlY2sgSW50ZWdyaXR5IQ==")], large, false),
+        (200, &[HTML, ("Digest", "sha-256=a")], large, false),
+        (200, &[HTML, ("content-digest", "sha-256=:a:")], large, false),
+        (200, &[HTML, ("repr-digest", "sha-256=:a:")], large, false),
     ] {
         let (text, _, coding) = compressed(Version::Http11, false, status, headers, body);
         assert_eq!((coding, text.contains("Vary")), (None, varies), "{status} {headers:?}");
         assert!(!text.to_ascii_lowercase().contains("x-chaton"), "{text}");
     }
-    let (text, _, coding) = compressed(Version::Http11, true, 200, &[HTML], large);
-    assert_eq!(coding, None);
-    assert!(text.contains("Vary: Accept-Encoding|Content-Length: 5000|"), "{text}");
     let none = CompressionOffer { coding: None, bytes_min: 100 };
     let request =
         ResponseContext { compression: Some(none), ..request(Version::Http11, false, true) };
     let (text, ..) = written(&request, 200, &[HTML, DATE], large).unwrap();
     assert!(text.contains("|Vary: Accept-Encoding|Content-Length: 5000|"), "{text}");
+}
+
+#[test]
+fn the_head_of_an_answer_to_head_says_what_that_of_get_would() {
+    let html = "HTTP/1.1 200 OK|content-type: text/html; charset=utf-8|";
+    let coded = "Vary: Accept-Encoding|Content-Encoding: gzip||";
+    let sized = ("content-length", "5000");
+    for (headers, body, lines) in [
+        (&[HTML, ("etag", "\"a\"")][..], BodySize::Known(5_000), format!("etag: W/\"a\"|{coded}")),
+        (&[HTML, sized], BodySize::Known(0), coded.to_owned()),
+        (&[HTML, sized], BodySize::Empty, coded.to_owned()),
+        (&[HTML, sized], BodySize::Unknown, coded.to_owned()),
+        (&[HTML], BodySize::Unknown, "Vary: Accept-Encoding||".to_owned()),
+        (&[HTML], BodySize::Empty, "Vary: Accept-Encoding||".to_owned()),
+        (&[HTML], BodySize::Known(99), "Content-Length: 99||".to_owned()),
+        (&[HTML, ("content-length", "0")], BodySize::Known(0), "Content-Length: 0||".to_owned()),
+    ] {
+        let (text, framing, coding) = compressed(Version::Http11, true, 200, headers, body);
+        assert_eq!(text, format!("{html}{lines}"), "{headers:?} {body:?}");
+        assert_eq!((framing, coding), (ResponseFraming::None, None));
+    }
 }
 
 #[test]
