@@ -60,6 +60,8 @@ pub struct Exchange {
     waker: Option<Waker>,
     /// The client has ended its side of the connection.
     client_left: AtomicBool,
+    /// It was not run, because its client had left.
+    aborted: AtomicBool,
     /// Encodes a streamed body. It is locked before the response.
     encoder: Mutex<Option<Box<Encoder>>>,
     response: Mutex<PendingResponse>,
@@ -89,6 +91,7 @@ impl Exchange {
             context,
             waker: None,
             client_left: AtomicBool::new(false),
+            aborted: AtomicBool::new(false),
             encoder: Mutex::new(None),
             response: Mutex::new(PendingResponse::new(socket)),
             capacity: Condvar::new(),
@@ -235,6 +238,7 @@ impl Exchange {
             abort_after.is_some_and(|time| self.client_left.load(Relaxed) && waited >= time);
         if aborts {
             self.context.counters.aborted.fetch_add(1, Relaxed);
+            self.aborted.store(true, Relaxed);
             Arc::clone(self).refuse_busy();
         }
         !aborts && !self.is_gone()
@@ -306,6 +310,11 @@ impl Exchange {
     /// The client has ended its side of the connection.
     pub(crate) fn note_client_left(&self) {
         self.client_left.store(true, Relaxed);
+    }
+
+    /// Whether it was not run, because its client had left.
+    pub(crate) fn was_aborted(&self) -> bool {
+        self.aborted.load(Relaxed)
     }
 
     /// Prepares for the next request of the connection.

@@ -134,3 +134,20 @@ fn a_socket_that_the_supervisor_shuts_down_accepts_nothing_more() {
     assert_eq!(client.get("/").reply().status, 200);
     assert!(server.threads.warnings.lock().unwrap().is_empty());
 }
+
+/// Alerts for failed requests must not go off because clients give up.
+#[test]
+fn a_request_whose_client_has_left_is_no_error_of_the_server() {
+    let scoreboard = Arc::new(Scoreboard::new(1).unwrap());
+    let server = Server::with(
+        |config| config.scoreboard = Some(Arc::clone(&scoreboard)),
+        |exchange| eventually("it is not to be run", || !exchange.may_begin()),
+    );
+    let mut client = server.connect();
+    client.get("/");
+    client.socket.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(client.reply().status, 503);
+    let responses = &scoreboard.counters(0).requests.responses;
+    eventually("it is counted", || responses[3].load(SeqCst) == 1);
+    assert_eq!(responses[4].load(SeqCst), 0);
+}

@@ -7,6 +7,10 @@ use crate::exchange::Exchange;
 use crate::request_start;
 use crate::server_state::ServerState;
 
+/// Of requests that were not run because their clients had left, as nginx counts them: the server has
+/// not failed.
+const CLIENT_LEFT: u16 = 499;
+
 pub(super) struct RequestEnd<'a> {
     pub shared: &'a ServerState,
     pub exchange: &'a Exchange,
@@ -21,7 +25,7 @@ impl RequestEnd<'_> {
     /// Counts a response for the metrics; `has_waited`: it came from a thread of the pool.
     pub fn count(&self, status: u16, has_waited: bool) {
         let Some(counters) = self.shared.config.own_counters() else { return };
-        counters.responded(status);
+        counters.responded(if self.exchange.was_aborted() { CLIENT_LEFT } else { status });
         let took = self.since.elapsed();
         if self.was_handed_over {
             counters.duration.add_alone(took.as_nanos() as u64);
