@@ -68,7 +68,8 @@ module Chaton
         return app unless web.https_only
 
         port = @plan.binds.find { |bind| bind.scheme == "https" }&.port || Web::HttpsOnly::PORT
-        Web::HttpsOnly.new(app, port: port, except: Array(web.https_only_except).flatten, hsts: web.hsts)
+        Web::HttpsOnly.new(app, port: port, except: Array(web.https_only_except).flatten, hsts: web.hsts,
+                                proxied: !Array(web.trusted_proxies).empty?)
       end
 
       def sendfile(app)

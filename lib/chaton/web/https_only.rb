@@ -10,17 +10,22 @@ module Chaton
       # The port of HTTPS that URLs do not name.
       PORT = 443
       HSTS = "strict-transport-security"
+      # A name or an address, and a port.
+      HOST = %r{\A(\[[\h:.]+\]|[^\s/?#@:\[\]\\]+)(:\d*)?\z}
 
       # @param app [#call]
       # @param port [Integer] of HTTPS
       # @param except [Array<String>] paths that are answered over plain HTTP; a `*` at the end stands for any rest
       # @param hsts [String, nil] the value of Strict-Transport-Security
-      def initialize(app, port: PORT, except: [], hsts: nil)
+      # @param proxied [Boolean] whether X-Forwarded-Host comes from proxies that are trusted: a redirect goes there.
+      #   From anybody else it would lead to any address, also for others if a cache keeps it
+      def initialize(app, port: PORT, except: [], hsts: nil, proxied: false)
         @app = app
         @port = port
         prefixes, @paths = except.partition { |path| path.end_with?("*") }
         @prefixes = prefixes.map { |path| path.delete_suffix("*") }
         @hsts = hsts
+        @proxied = proxied
       end
 
       # @param env [Hash]
@@ -42,11 +47,21 @@ module Chaton
 
       # The method stays the same in a 308; old clients know only 301.
       def redirect(request)
-        host = request.host
-        host = "[#{host}]" if host.include?(":") && !host.start_with?("[")
         port = ":#{@port}" unless @port == PORT
         status = request.get? || request.head? ? 301 : 308
-        [status, { "location" => "https://#{host}#{port}#{request.fullpath}", "content-type" => "text/plain" }, []]
+        # OPTIONS may have `*` for a path.
+        path = request.fullpath.sub(%r{\A(?!/)[^?]*}, "/")
+        [status, { "location" => "https://#{host(request.env)}#{port}#{path}", "content-type" => "text/plain" }, []]
+      end
+
+      # @return [String] without a port
+      def host(env)
+        proxied = env["HTTP_X_FORWARDED_HOST"].to_s.split(",").last.to_s.strip if @proxied
+        given = [proxied, env["HTTP_HOST"]].find { |host| host&.match?(HOST) }
+        return given.sub(/:\d*\z/, "") if given
+
+        name = env["SERVER_NAME"]
+        name.include?(":") ? "[#{name}]" : name
       end
     end
   end

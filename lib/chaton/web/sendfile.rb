@@ -18,13 +18,14 @@ module Chaton
       end
 
       HEADERS = %w[x-sendfile x-accel-redirect].freeze
+      DROPPED = [*HEADERS, "content-length"].freeze
 
       # @param app [#call]
       # @param roots [Array<String>] absolute paths
       # @param log [Telemetry::Log]
       def initialize(app, roots, log:)
         @app = app
-        @roots = roots.map { |root| "#{File.realpath(root)}/" }
+        @roots = roots.map { |root| File.join(File.realpath(root), "") }
         @log = log
       rescue SystemCallError => e
         raise ConfigError, "sendfile_roots: #{e.message}"
@@ -35,7 +36,7 @@ module Chaton
       def call(env)
         status, headers, body = answer = @app.call(env)
         name = headers.each_key.find { |key| HEADERS.include?(key.downcase) } or return answer
-        headers = headers.reject { |key, _| key == name || key.casecmp?("content-length") }
+        headers = headers.reject { |key, _| DROPPED.include?(key.downcase) }
         path = found(name.downcase, answer[1][name]) or return missing(body, name, answer[1][name])
 
         [status, headers, FileBody.new(path, body)]

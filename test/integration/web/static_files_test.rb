@@ -130,7 +130,8 @@ class StaticFilesTest < Minitest::Test
     end
     proof = server.get("/.well-known/acme-challenge/token")
     assert_equal [200, "proof", nil], [proof.status, proof.body, proof.headers["strict-transport-security"]]
-    assert_equal 301, server.get("/app.css").status
+    plain = server.get("/app.css", headers: { "X-Forwarded-Host" => "evil.test" })
+    assert_equal [301, "https://127.0.0.1/app.css"], [plain.status, plain.headers["location"]]
     secure = server.get("/app.css", headers: { "X-Forwarded-Proto" => "https, https" })
     assert_equal ["body{}", "max-age=60"], [secure.body, secure.headers["strict-transport-security"]]
     assert_equal 0, server.stop

@@ -13,6 +13,20 @@ class HttpsOnlyTest < Minitest::Test
     assert_equal "https://[::1]:8443/", call({ "HTTP_HOST" => "[::1]:8080" }, port: 8443)[1]["location"]
   end
 
+  def test_a_redirect_leads_to_the_host_of_the_request_or_that_of_a_trusted_proxy
+    { "evil.test" => "example.org", nil => "example.org" }.each do |host, expected|
+      assert_equal "https://#{expected}/", call({ "HTTP_X_FORWARDED_HOST" => host })[1]["location"]
+    end
+    { "a.test" => "a.test", "b.test:80, a.test:8080" => "a.test", "[::1]:80" => "[::1]", "" => "example.org",
+      "," => "example.org", "a.test/x@" => "example.org", nil => "example.org" }.each do |host, expected|
+      location = call({ "HTTP_X_FORWARDED_HOST" => host }, proxied: true)[1]["location"]
+      assert_equal "https://#{expected}/", location, host.inspect
+    end
+    assert_equal "https://[::1]/", call({ "HTTP_HOST" => nil, "SERVER_NAME" => "::1" })[1]["location"]
+    every = { "REQUEST_METHOD" => "OPTIONS", "PATH_INFO" => "*" }
+    assert_equal "https://example.org/", call(every)[1]["location"]
+  end
+
   def test_https_reaches_the_application_which_may_set_its_own_policy
     secure = { "HTTP_X_FORWARDED_PROTO" => "https" }
     assert_equal [200, { "x-own" => "1" }, ["app"]], call(secure)

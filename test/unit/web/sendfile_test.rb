@@ -42,6 +42,13 @@ class SendfileTest < Minitest::Test
     end
   end
 
+  def test_the_root_directory_of_the_machine_has_all_files
+    secret = File.join(@dir, "secret")
+    both = { "X-Sendfile" => secret, "X-Accel-Redirect" => "/internal" }
+    _, headers, file = Chaton::Web::Sendfile.new(->(_env) { [200, both, []] }, ["/"], log: @log).call({})
+    assert_equal [{}, secret], [headers, file&.to_path]
+  end
+
   def test_files_elsewhere_are_not_sent
     inside = File.join(@dir, "storage")
     { "X-Sendfile" => [File.join(@dir, "secret"), "#{inside}/../secret", "#{inside}/link", "#{inside}/missing", inside,
