@@ -92,7 +92,9 @@ impl Connection {
             requests: Arc::default(),
             connection: self.waker.clone(),
         };
-        let transport = Http2Transport::new(&mut self.socket, self.unread.take(), &shared);
+        let end_turn = || shared.flush_submitted();
+        let transport =
+            Http2Transport::new(&mut self.socket, self.unread.take(), &shared, &end_turn);
         let handshake = settings(&shared).handshake(transport);
         // A client that says nothing is closed as one that begins a head and does not end it.
         let shaken = tokio::time::timeout(shared.config.timeouts.header, handshake).await;

@@ -1,11 +1,13 @@
 //! The socket of a connection, encrypted or not, as the crate h2 reads and writes it.
 
+use std::future::Future;
 use std::io::{self, IoSlice};
-use std::pin::Pin;
+use std::pin::{pin, Pin};
 use std::task::{ready, Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::task::yield_now;
 
 use crate::server_state::ServerState;
 use crate::socket;
@@ -22,6 +24,8 @@ pub(super) struct Http2Transport<'a> {
     socket: &'a mut ClientSocket,
     /// Bytes read in this turn.
     turn: usize,
+    /// Called after such a turn.
+    end_turn: &'a (dyn Fn() + Sync),
     /// Read before it was known that the client speaks HTTP/2.
     first: Vec<u8>,
     counters: &'a Counters,
@@ -31,9 +35,14 @@ pub(super) struct Http2Transport<'a> {
 }
 
 impl<'a> Http2Transport<'a> {
-    pub fn new(socket: &'a mut ClientSocket, first: Vec<u8>, shared: &'a ServerState) -> Self {
+    pub fn new(
+        socket: &'a mut ClientSocket,
+        first: Vec<u8>,
+        shared: &'a ServerState,
+        end_turn: &'a (dyn Fn() + Sync),
+    ) -> Self {
         let write_timeout = shared.config.timeouts.write;
-        Self { socket, turn: 0, first, counters: &shared.counters, write_timeout }
+        Self { socket, turn: 0, end_turn, first, counters: &shared.counters, write_timeout }
     }
 
     /// Writes with one call; without TLS to the socket, else to the session, which holds the bytes
@@ -103,7 +112,10 @@ impl AsyncRead for Http2Transport<'_> {
         }
         let turn = std::mem::take(&mut self.turn);
         if turn >= TURN_BYTES_MAX {
-            cx.waker().wake_by_ref();
+            // The IO thread does not sleep now, so this does its other work.
+            (self.end_turn)();
+            // Wakes the task after the event loop has looked for other events.
+            let _ = pin!(yield_now()).poll(cx);
             return Poll::Pending;
         }
         let len = ready!(self.socket.poll_recv(cx, into.initialize_unfilled()))?;
@@ -160,6 +172,7 @@ mod tests {
     use std::future::poll_fn;
     use std::io::Write;
     use std::os::unix::net::UnixStream;
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
     use super::*;
 
@@ -169,12 +182,13 @@ mod tests {
         let (ours, mut peer) = UnixStream::pair().unwrap();
         ours.set_nonblocking(true).unwrap();
         peer.write_all(&vec![0; 2 * TURN_BYTES_MAX]).unwrap();
-        let counters = Counters::default();
+        let (counters, ended) = (Counters::default(), AtomicUsize::new(0));
         runtime.block_on(async {
             let mut socket = ClientSocket::new(ours.into()).unwrap();
             let mut transport = Http2Transport {
                 socket: &mut socket,
                 turn: 0,
+                end_turn: &|| _ = ended.fetch_add(1, SeqCst),
                 first: Vec::new(),
                 counters: &counters,
                 write_timeout: Duration::from_secs(60),
@@ -193,6 +207,7 @@ mod tests {
                 })
                 .await;
             }
+            assert!(ended.load(SeqCst) > 0);
             let most = turns.iter().max().unwrap();
             assert!((TURN_BYTES_MAX..TURN_BYTES_MAX + 1000).contains(most), "{turns:?}");
         });
