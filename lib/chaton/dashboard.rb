@@ -40,8 +40,9 @@ module Chaton
 
       # @return [Array(Integer, String, String), nil]
       def answer(env)
-        native&.call(env["SCRIPT_NAME"].to_s, env["REQUEST_METHOD"], env["PATH_INFO"].to_s, env["QUERY_STRING"].to_s,
-                     host(env), env["HTTP_ORIGIN"], env["HTTP_SEC_FETCH_SITE"])
+        texts = [env["SCRIPT_NAME"].to_s, env["REQUEST_METHOD"], env["PATH_INFO"].to_s, env["QUERY_STRING"].to_s,
+                 host(env), env["HTTP_ORIGIN"], env["HTTP_SEC_FETCH_SITE"]]
+        native&.call(*texts.map { |bytes| bytes && String.new(bytes, encoding: Encoding::UTF_8).scrub })
       end
 
       # The one that the browser sees. A page of another site can send neither header as it likes.

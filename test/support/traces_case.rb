@@ -31,7 +31,7 @@ module TracesCase
       include Chaton::Job
       def perform(_what)
         Second.perform_in(0.01, 1)
-        Third.set(queue: "low").perform_async
+        Third.set(queue: "traces").perform_async
       end
     end
 
@@ -74,7 +74,7 @@ module TracesCase
 
   def boot_traced(more = "", config: "", workers: 1, rackup: APP)
     streams = "streams { broker \"log://log\"; load \"app/consumers\"; topic \"clicks\", \"Clicks\", group: \"g\" }"
-    boot_jobs(JOBS, rackup: rackup, workers: workers, section: "queues \"default\", \"low\"",
+    boot_jobs(JOBS, rackup: rackup, workers: workers, section: "queues \"default\", \"traces\"",
                     config: "#{section(more)}\n#{streams}\n#{config}") do |server|
       server.write("app/consumers/clicks.rb", CONSUMER)
       FileUtils.mkdir_p(server.path("log"))

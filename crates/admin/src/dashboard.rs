@@ -304,7 +304,8 @@ fn query_value(query: &str, name: &str) -> Option<String> {
 /// The page in an application that mounts it, which has checked who asks.
 pub struct MountedDashboard {
     state: std::sync::Arc<State>,
-    runtime: tokio::runtime::Runtime,
+    /// Gone when this is dropped.
+    runtime: Option<tokio::runtime::Runtime>,
 }
 
 /// A request to a [`MountedDashboard`]. The path is below the place where it is mounted.
@@ -324,12 +325,13 @@ impl MountedDashboard {
     /// # Errors
     /// When the system refuses what the runtime needs.
     pub fn new(state: std::sync::Arc<State>) -> io::Result<Self> {
-        Ok(Self { state, runtime: crate::server::runtime()? })
+        Ok(Self { state, runtime: Some(crate::server::runtime()?) })
     }
 
     /// Status, media type and body of the answer; it is there within a few seconds.
     pub fn call(&self, request: MountedRequest) -> (u16, &'static str, String) {
-        let answer = self.runtime.block_on(self.answer(request));
+        let answer = self.runtime.as_ref().map(|runtime| runtime.block_on(self.answer(request)));
+        let answer = answer.unwrap_or_else(|| Answer::error(503, "the process ends"));
         (answer.status, answer.content_type, answer.body)
     }
 
@@ -365,6 +367,13 @@ impl MountedDashboard {
             answer.body = mounted(&answer.body, &mount);
         }
         answer
+    }
+}
+
+impl Drop for MountedDashboard {
+    /// A call to a store that does not answer may still run, and does not keep the process from ending.
+    fn drop(&mut self) {
+        self.runtime.take().into_iter().for_each(tokio::runtime::Runtime::shutdown_background);
     }
 }
 

@@ -16,6 +16,8 @@ use crate::otlp::TracesResponse;
 
 /// A longer answer is not read.
 const ANSWER_BYTES_MAX: u64 = 64 * 1024;
+/// Characters of the collector's reason in the log.
+const REASON_MAX: usize = 500;
 
 /// What came of a post.
 pub enum CollectorAnswer {
@@ -120,7 +122,7 @@ fn answer(status: u16, after: Option<Duration>, body: &[u8]) -> CollectorAnswer 
                 CollectorAnswer::Taken { rejected: 0, reason: String::new() },
                 |partial| CollectorAnswer::Taken {
                     rejected: usize::try_from(partial.rejected_spans).unwrap_or(0),
-                    reason: partial.error_message,
+                    reason: partial.error_message.chars().take(REASON_MAX).collect(),
                 },
             )
         }
@@ -148,6 +150,15 @@ mod tests {
         assert!(
             matches!(rejected, CollectorAnswer::Taken { rejected: 3, reason } if reason == "no")
         );
+    }
+
+    #[test]
+    fn a_long_reason_of_the_collector_is_cut() {
+        let partial_success =
+            Some(PartialSuccess { rejected_spans: 1, error_message: "ä".repeat(20_000) });
+        let body = TracesResponse { partial_success }.encode_to_vec();
+        let CollectorAnswer::Taken { reason, .. } = answer(200, None, &body) else { panic!() };
+        assert_eq!(reason, "ä".repeat(500));
     }
 
     #[test]

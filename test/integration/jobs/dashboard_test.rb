@@ -24,12 +24,13 @@ class JobsDashboardTest < Minitest::Test
       dead = Chaton::Jobs::DeadSet.new.native
       add = ->(number, **job) { dead.add("dead", Time.now.to_f + number, JSON.generate(queue: "default", **job)) }
       (1..3).each { |n| add.call(n, class: "Bad", args: [n], jid: format("%024d", n), error_message: "x" * 5000) }
-      add.call(4, class: "<script>alert(1)</script>", args: ["secret"], jid: "evil", queue: "<b>")
+      add.call(4, class: "<script>alert(1)</script>", args: ["secret"], jid: "evil", queue: "<b>", retry_count: 1e30)
     RUBY
     eventually_shown(server) { |shown| shown["jobs"]["store"]["sets"]["dead"] == 4 }
     list = page(server, "/jobs.json?place=dead", headers: BEARER)
     first, *others = list.json["jobs"]
     assert_equal ["<script>alert(1)</script>", "evil"], first.values_at("class", "jid")
+    assert_operator first["failures"], :>, 0
     assert_equal [["Bad", 500]] * 3, others.map { |job| [job["class"], job["error"].size] }
     refute_match(/<script|secret/, list.body)
     assert_equal ["application/json", "nosniff"], list.headers.values_at("content-type", "x-content-type-options")

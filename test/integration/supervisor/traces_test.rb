@@ -33,7 +33,7 @@ class TracesTest < Minitest::Test
     assert_match(/\A\h{24}\z/, first["messaging.message.id"])
     assert_equal first["messaging.message.id"], pushed["messaging.message.id"]
     sent = spans.select { |span| span.kind == :producer && span.parent_id == first.span_id }
-    assert_equal ["send default", "send low"], sent.map(&:name).sort
+    assert_equal ["send default", "send traces"], sent.map(&:name).sort
     failed = spans.find { |span| span["chaton.job.class"] == "Second" }
     assert_equal [2, "KeyError"], [failed.status, failed["error.type"]]
     refute_includes spans.inspect, "secret"

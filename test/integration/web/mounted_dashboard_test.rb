@@ -86,6 +86,8 @@ class MountedDashboardTest < Minitest::Test
       server.workers.size == 3 && server.workers.last != web.last
     end
     assert_equal [404, 404], [ask(server, "/open?key=a").status, ask(server, "/other").status]
+    odd = { "Origin" => "http://127.0.0.1\xFF", "X-Forwarded-Host" => "\xFF" }
+    assert_equal 403, post(server, "/actions/other", odd).status
     assert_equal 0, server.stop(timeout_s: WAIT_S)
   end
 

@@ -23,6 +23,9 @@ const RUNNING_KEPT_NS: u64 = 1_000_000_000;
 const BACKTRACES_MAX: Duration = Duration::from_secs(5);
 /// Bytes of an answer at most: a thousand workers, or a thousand threads with their backtraces.
 const ANSWER_BYTES_MAX: u64 = 4 << 20;
+/// The answer without a control socket.
+const OFF: &str =
+    "the control socket, over which the main process is asked, is off: give control_socket a path and restart the server";
 /// The longest path of a Unix socket: 108 bytes with the zero at its end (unix(7)).
 const PATH_BYTES_MAX: usize = 107;
 
@@ -44,7 +47,7 @@ impl ControlSocket {
     /// # Errors
     /// Why there is none, or why the command was refused.
     pub async fn call(&self, request: &Value) -> Result<Value, String> {
-        let path = self.path.as_deref().ok_or("control_socket is off")?;
+        let path = self.path.as_deref().ok_or(OFF)?;
         let answer = timeout(ANSWER_MAX, exchange(path, request)).await;
         let answer = answer.map_err(|_| "the main process does not answer".to_owned())?;
         let answer =
@@ -87,7 +90,7 @@ impl ControlSocket {
         worker: Option<u64>,
         within: Duration,
     ) -> Result<Vec<Value>, String> {
-        let beside = self.path.as_deref().ok_or("control_socket is off")?;
+        let beside = self.path.as_deref().ok_or(OFF)?;
         let socket = AnswerSocket::open(beside)
             .map_err(|error| format!("there is no place for a socket: {error}"))?;
         let until = Instant::now() + within;
@@ -169,6 +172,13 @@ impl Drop for AnswerSocket {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn without_a_control_socket_the_answer_says_what_to_do() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let answer = runtime.block_on(ControlSocket::new(None).call(&json!({})));
+        assert!(answer.unwrap_err().contains("give control_socket a path"));
+    }
 
     #[test]
     fn answers_are_collected_beside_the_control_socket_and_nothing_is_left() {

@@ -277,3 +277,26 @@ fn ten_thousand_classes_topics_and_queues_are_bounded() {
     assert_eq!((names(&store["queues"]), store["queues_total"].as_u64()), (200, Some(10_000)));
     assert!(shown.to_string().len() < 200_000, "{}", shown.to_string().len());
 }
+
+#[test]
+fn a_call_to_a_store_that_hangs_does_not_hold_up_the_end_of_the_process() {
+    struct Hangs;
+    impl crate::queues::QueueSource for Hangs {
+        fn read(&mut self) -> Option<StoreSizes> {
+            loop {
+                std::thread::park();
+            }
+        }
+    }
+    let open: crate::server::OpenStore = |_| Some((Box::new(Hangs), Box::new(NoJobs)));
+    let state = State::new(config(MINUTE), Scoreboard::new(1).unwrap(), open);
+    let mounted = MountedDashboard::new(state.clone()).unwrap();
+    let queues = state.queues.as_ref().unwrap();
+    assert!(mounted.runtime.as_ref().unwrap().block_on(queues.read()).is_none());
+    let (done, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        drop(mounted);
+        done.send(())
+    });
+    assert_eq!(ended.recv_timeout(MINUTE), Ok(()));
+}

@@ -152,7 +152,7 @@ fn shown(entry: &JobEntry) -> StoredJob {
         queue: text("queue").unwrap_or_default(),
         at: entry.score,
         enqueued_at: document.and_then(|document| document.enqueued_at_s()),
-        failures: retries.map(|count| count as u64 + 1),
+        failures: retries.map(|count| (count as u64).saturating_add(1)),
         error,
     }
 }

@@ -104,8 +104,8 @@ fn traced<R>(
     mut given: Vec<PushedJob>,
     push: impl FnOnce(&[NewJob<'_>]) -> Result<R, Error>,
 ) -> Result<R, Error> {
-    let queue = given.first().map(|job| job.queue.clone()).unwrap_or_default();
-    let span = traces::produced("chaton", &queue, given.len())?;
+    let queue = given.first().map_or("", |job| &job.queue);
+    let span = traces::produced("chaton", queue, given.len())?;
     given
         .iter_mut()
         .for_each(|job| document::add_context_to_whole(&mut job.payload, span.as_ref()));

@@ -147,9 +147,9 @@ pub fn write(
 /// Adds the context of the span that pushes the jobs to the head of their documents, unless it may be there:
 /// a document with two members of one name cannot be read.
 pub fn add_context(head: &mut Vec<u8>, span: Option<&ProducerSpan>) {
-    const NAME: &[u8] = b"\"trace";
     let Some(span) = span else { return };
-    if !head.windows(NAME.len()).any(|text| text == NAME) {
+    let has = |name: &[u8]| head.windows(name.len()).any(|text| text == name);
+    if !has(b"\"traceparent\"") && !has(b"\"tracestate\"") {
         write_context(head, span);
     }
 }

@@ -28,14 +28,16 @@ impl PartitionState {
         self.tracker.head().or(self.tracker.position())
     }
 
-    /// The time of the first record that is not done (ms since 1970), while the partition holds it.
+    /// The time of the first record that is not done (ms since 1970), while the partition holds it and where it
+    /// has one.
     pub fn head_time_ms(&self) -> Option<i64> {
         let head = self.tracker.head()?;
-        self.lanes.iter().flat_map(KeyLane::record_sets).find_map(|records| {
+        let time_ms = self.lanes.iter().flat_map(KeyLane::record_sets).find_map(|records| {
             let entries = records.chunk.entries();
             let at = entries.binary_search_by_key(&head, |entry| entry.offset).ok()?;
             Some(entries[at].timestamp_ms)
-        })
+        });
+        time_ms.filter(|ms| *ms > 0)
     }
 
     fn state_name(&self) -> &'static str {

@@ -1,6 +1,7 @@
 //! Counts what librdkafka does with each broker, from the statistics that it reports.
 
 use std::collections::HashMap;
+use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -11,9 +12,6 @@ use serde::Deserialize;
 
 use super::raw::{Conf, QueueEvent};
 
-/// Brokers of one client whose last totals are kept.
-const BROKERS_MAX: usize = 1_000;
-
 /// Where all clients of a log count, and how often they report (see
 /// [`RecordLog::count_brokers`](crate::log::RecordLog::count_brokers)).
 pub type StatisticsTarget = Arc<OnceLock<(OwnGauges, Duration)>>;
@@ -21,7 +19,7 @@ pub type StatisticsTarget = Arc<OnceLock<(OwnGauges, Duration)>>;
 /// The statistics of one client, whose totals begin with it.
 pub struct BrokerStatistics {
     gauges: OwnGauges,
-    /// By broker: requests, errors, timeouts and connects, as last reported.
+    /// By broker: requests, errors, timeouts and connects, as last reported. A report has all brokers.
     before: HashMap<String, [u64; 4]>,
 }
 
@@ -93,21 +91,20 @@ impl BrokerStatistics {
     /// What cannot be read is left out.
     fn count(&mut self, json: &[u8]) {
         let Ok(report) = serde_json::from_slice::<BrokersReport>(json) else { return };
+        let last = mem::take(&mut self.before);
         for (key, broker) in report.brokers {
             let counters = self.gauges.broker_counters(&broker.name());
             let errors = broker.txerrs + broker.rxerrs;
             let totals = [broker.tx, errors, broker.req_timeouts, broker.connects];
             let targets =
                 [&counters.requests, &counters.errors, &counters.timeouts, &counters.connects];
-            let before = self.before.get(&key).copied().unwrap_or_default();
+            let before = last.get(&key).copied().unwrap_or_default();
             for ((target, total), before) in targets.into_iter().zip(totals).zip(before) {
                 add(target, total.saturating_sub(before));
             }
             add(&counters.round_trips, broker.rtt.cnt);
             add(&counters.round_trips_us, broker.rtt.sum);
-            if self.before.len() < BROKERS_MAX || self.before.contains_key(&key) {
-                self.before.insert(key, totals);
-            }
+            self.before.insert(key, totals);
         }
     }
 }
@@ -157,5 +154,17 @@ mod tests {
         assert_eq!(of("coordinator"), [18, 0, 0, 0, 0, 0]);
         let names = (0..4).filter_map(|index| scoreboard.broker_names().get(index));
         assert!(names.map(|(name, _)| name).all(|name| !name.contains("secret")));
+    }
+    #[test]
+    fn totals_of_very_many_brokers_are_counted_once() {
+        let gauges = OwnGauges::new(Arc::new(Scoreboard::new(1).unwrap()), 0);
+        let mut one = BrokerStatistics { gauges: gauges.clone(), before: HashMap::new() };
+        let broker = |id: usize| format!(r#""host{id}/{id}":{{"nodeid":{id},"tx":10}}"#);
+        let brokers: Vec<_> = (0..1_500).map(broker).collect();
+        let report = format!(r#"{{"brokers":{{{}}}}}"#, brokers.join(","));
+        (0..3).for_each(|_| one.count(report.as_bytes()));
+        let brokers = gauges.counters().brokers.iter();
+        let requests: u64 = brokers.map(|one| one.requests.load(Ordering::Relaxed)).sum();
+        assert_eq!(requests, 15_000);
     }
 }

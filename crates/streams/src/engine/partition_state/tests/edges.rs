@@ -44,6 +44,20 @@ fn a_batch_that_is_abandoned_again_and_again_is_paused() {
 }
 
 #[test]
+fn a_record_without_a_time_has_no_age() {
+    let mut state = state(route());
+    let mut builder = ChunkBuilder::default();
+    for (offset, timestamp_ms) in [(0, -1), (1, 2_000)] {
+        builder.push(offset, timestamp_ms, None, Some(b"v"), []);
+    }
+    state.fetched(builder.finish(), at(0));
+    let batch = advance(&mut state, at(0)).remove(0);
+    assert_eq!(state.head_time_ms(), None);
+    state.mark(&batch, 0, false);
+    assert_eq!(state.head_time_ms(), Some(2_000));
+}
+
+#[test]
 fn a_delay_is_never_longer_than_from_the_fetch() {
     let mut state = state(RouteSettings { delay_ms: 100, ..route() });
     let mut builder = ChunkBuilder::default();
