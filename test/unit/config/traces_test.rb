@@ -80,6 +80,16 @@ class TracesConfigTest < ConfigCase
     refute_includes problem, "secret"
   end
 
+  # Workers could not start with it.
+  def test_a_header_that_cannot_be_sent_is_refused
+    ["authorization Basic secret", "secret:", "ä"].each do |name|
+      problem = only_problem("traces { headers #{name.dump} => \"secret\" }").to_s
+      assert_match(/headers must be a Hash .* with names such as x-api-key/, problem)
+      refute_includes problem, "secret"
+    end
+    assert_equal({ "X-Api_Key" => "ä" }, plan("traces { headers \"X-Api_Key\" => \"ä\" }").traces.traces_headers)
+  end
+
   def test_the_document_of_a_worker
     @env["OTEL_RESOURCE_ATTRIBUTES"] = "host.name=h"
     document = JSON.parse(plan("traces { headers \"a\" => \"b\" }").engine_document(roles: [:web], slot: 0, index: 3))

@@ -37,11 +37,7 @@ module Chaton
       # Names and values: a Hash, or "name=value,name=value" with percent signs for others, as OpenTelemetry's
       # environment variables have them.
       class NamedValues < Base
-        # @param secret [Boolean] whether values are never shown
-        def initialize(rule, secret: false)
-          @secret = secret
-          super(rule)
-        end
+        def initialize(rule = "a Hash, or name=value,name=value") = super
 
         # @return [Hash{String=>String}]
         def cast(value)
@@ -49,11 +45,7 @@ module Chaton
           pairs.to_h { |name, text| [part(name), part(text)] }.freeze
         end
 
-        def show(value)
-          return "none" if value.nil? || value.empty?
-
-          @secret ? "given" : value.map { |name, text| "#{name}=#{text}" }.join(", ")
-        end
+        def show(value) = value.nil? || value.empty? ? "none" : value.map { |pair| pair.join("=") }.join(", ")
 
         private
 
@@ -77,6 +69,19 @@ module Chaton
         end
 
         def raise_mismatch = raise(Mismatch, "must be #{rule}")
+      end
+
+      # Headers, whose values are never shown.
+      class SecretHeaders < NamedValues
+        # RFC 9110, section 5.6.2.
+        NAME = /\A[\w!#$%&'*+.^`|~-]+\z/
+
+        def initialize = super("a Hash of headers, or name=value,name=value, with names such as x-api-key")
+
+        # What is no name may be a password.
+        def cast(value) = super.each_key { |name| raise_mismatch unless name.match?(NAME) }
+
+        def show(value) = value.nil? || value.empty? ? "none" : "given"
       end
     end
   end
