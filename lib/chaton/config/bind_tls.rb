@@ -19,7 +19,12 @@ module Chaton
       end
 
       # @return [Boolean]
-      def for_development? = certificates == [Web::DevelopmentCertificate.pair]
+      def for_development?
+        certificates == [Web::DevelopmentCertificate.pair]
+      rescue ConfigError
+        # A user without a home has no such certificate.
+        false
+      end
 
       # @param root [String] the directory relative paths start from
       # @return [BindTls]

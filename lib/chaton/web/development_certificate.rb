@@ -21,9 +21,13 @@ module Chaton
                     "permitted;IP:0:0:0:0:0:0:0:1/ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"
 
       # @return [String] the user's directory for it
+      # @raise [ConfigError] when the user has no home, as one that a container knows by number only
       def self.directory
         state = ENV["XDG_STATE_HOME"].to_s
         File.join(state.start_with?("/") ? state : File.join(Dir.home, ".local/state"), "chaton/tls")
+      rescue ArgumentError
+        raise ConfigError, "tls :dev keeps its certificate in the home directory, and user #{Process.uid} has none: " \
+                           "set XDG_STATE_HOME to a directory"
       end
 
       # @return [Array(String, String)] the paths of the certificate and of its key

@@ -19,4 +19,23 @@ class ProxyProtocolTest < Minitest::Test
     server.wait_line(/"remote":"203\.0\.113\.7"/)
     assert_equal 0, server.stop
   end
+
+  def test_the_first_connection_without_a_header_is_logged
+    server = boot(rackup: APP, config: "bind 'tcp://127.0.0.1:0?proxy_protocol=on'\nworkers 0")
+    RawClient.open(server.port, &:close_write)
+    refute_match(/PROXY protocol/, server.log)
+    2.times { assert refused?(server) }
+    server.wait_line(/did not begin with a header of the PROXY protocol.*let the balancer send one/)
+    assert_equal 0, server.stop
+    assert_equal 1, server.log.scan("did not begin with a header of the PROXY").size
+  end
+
+  private
+
+  def refused?(server)
+    RawClient.open(server.port) { |one| one.write(REQUEST).closed_by_server? }
+  rescue Errno::ECONNRESET
+    # The request was left unread.
+    true
+  end
 end

@@ -58,6 +58,21 @@ class BindTest < Minitest::Test
     %w[tcp://[::1]:80 tcp://h:80 unix:///a].each { |text| assert_equal [text], cast(text).addresses.map(&:to_s) }
   end
 
+  # One that a container knows by its number only.
+  def test_a_user_without_a_home_may_use_certificates_but_those_for_development
+    before = ENV.to_h
+    ENV.delete("XDG_STATE_HOME")
+    Dir.stub(:home, -> { raise ArgumentError, "couldn't find home for uid `54321'" }) do
+      refute cast("https://h:1?cert=a&key=b").tls.for_development?
+      error = assert_raises(Chaton::ConfigError) { cast("tcp://h:1").encrypted_for_development }
+      assert_match(/set XDG_STATE_HOME/, error.message)
+    end
+    ENV["XDG_STATE_HOME"] = "/state"
+    assert cast("tcp://h:1").encrypted_for_development.tls.for_development?
+  ensure
+    ENV.replace(before)
+  end
+
   def test_refused_values_and_their_reasons
     {
       "ssl://0.0.0.0:443" => /needs cert: and key:/, "https://h?cert=a" => /1 cert: and 0 key:/,

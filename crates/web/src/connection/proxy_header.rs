@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::net::IpAddr;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
@@ -27,6 +28,13 @@ pub(super) async fn read(
     let client = poll_fn(|cx| poll(shared, socket, cx, since, &mut seen)).await;
     shared.registry.remove(key);
     socket.clear_deadline();
+    // Checks that only connect send nothing.
+    if client.is_err() && seen > 0 && !shared.lacked_proxy_header.swap(true, Relaxed) {
+        chaton_core::log::warn(
+            "closed a connection that did not begin with a header of the PROXY protocol, as its bind demands; let the \
+             balancer send one, or remove proxy_protocol. Further ones are closed without this line",
+        );
+    }
     client
 }
 
