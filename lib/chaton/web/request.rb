@@ -22,19 +22,38 @@ module Chaton
         env["rack.hijack_io"] = io
       end
 
+      # Certificates of clients that are kept parsed, about 10 KB each. With more clients the oldest is parsed again.
+      CLIENTS_MAX = 1_000
+      private_constant :CLIENTS_MAX
+      @clients = {}
+
+      # A certificate is parsed once, not once a request: that takes OpenSSL longer than Ruby needs for a short request,
+      # and other threads wait meanwhile.
+      #
+      # @param der [String]
+      # @return [Hash{String => Object}] for the env
+      def self.client(der)
+        @clients[der] || begin
+          @clients.shift if @clients.size >= CLIENTS_MAX
+          @clients[der] = parse(der)
+        end
+      end
+
+      def self.parse(der)
+        require "openssl"
+        certificate = OpenSSL::X509::Certificate.new(der)
+        { "puma.peercert" => certificate, "SSL_CLIENT_VERIFY" => "SUCCESS",
+          "SSL_CLIENT_S_DN" => certificate.subject.to_s(OpenSSL::X509::Name::RFC2253).freeze,
+          "SSL_CLIENT_CERT" => certificate.to_pem.freeze }
+      end
+      private_class_method :parse
+
       private
 
       # Called by the extension for a client that has proved to have a certificate.
       #
       # @param der [String] the certificate, which an authority of the bind has signed
-      def put_client_certificate(env, der)
-        require "openssl"
-        certificate = OpenSSL::X509::Certificate.new(der)
-        env["puma.peercert"] = certificate
-        env["SSL_CLIENT_VERIFY"] = "SUCCESS"
-        env["SSL_CLIENT_S_DN"] = certificate.subject.to_s(OpenSSL::X509::Name::RFC2253)
-        env["SSL_CLIENT_CERT"] = certificate.to_pem
-      end
+      def put_client_certificate(env, der) = env.update(Request.client(der))
     end
   end
 

@@ -69,6 +69,28 @@ class TlsCertificatesTest < Minitest::Test
     assert_equal "hello", both.write(request("/")).read_response.body
   end
 
+  # The application counts what a request costs; the number of the certificate's object tells whether it is a new one.
+  COUNTING = <<~RUBY
+    require "openssl"
+    counter = Module.new do
+      def new(...) = ($parsed = $parsed.to_i + 1) && super
+    end
+    OpenSSL::X509::Certificate.singleton_class.prepend(counter)
+    run(->(env) { [200, {}, [[$parsed, env["puma.peercert"].object_id, env["SSL_CLIENT_S_DN"]].join(" ")]] })
+  RUBY
+
+  def test_the_certificate_of_a_client_is_parsed_once
+    names = %w[alice bob]
+    names.each { |name| @tls.write(name, subject: "/CN=#{name}", use: "clientAuth") }
+    server = serve(rackup: COUNTING, verify_mode: "force_peer", ca: @tls.path("ca.pem"))
+    seen = names.map do |name|
+      client = RawClient.new(port(server), tls: @tls.context(client: name))
+      Array.new(3) { client.write(request("/")).read_response.body.split }.uniq
+    end
+    assert_equal [1, 1], seen.map(&:size)
+    assert_equal [%w[1 CN=alice], %w[2 CN=bob]], seen.map { |((parsed, _, name))| [parsed, name] }
+  end
+
   # TLS 1.3 tells the client only after its own handshake.
   def refused(&block) = assert_raises(OpenSSL::SSL::SSLError, EOFError, Errno::ECONNRESET, &block)
 
