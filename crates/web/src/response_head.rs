@@ -71,6 +71,16 @@ pub enum BodySize {
     Hijack,
 }
 
+impl BodySize {
+    fn bytes(self) -> Option<u64> {
+        match self {
+            Self::Empty => Some(0),
+            Self::Known(bytes) => Some(bytes),
+            Self::Unknown | Self::Hijack => None,
+        }
+    }
+}
+
 /// How the engine treats the body's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseFraming {
@@ -248,8 +258,9 @@ impl<'a> ResponseHead<'a> {
         if self.coding != TransferCoding::None && self.length.is_some() {
             return Err(ResponseError::LengthWithCoding);
         }
-        let mut framing = self.framing(body)?;
-        let coding = self.compress(body, &mut framing);
+        self.check_length(body)?;
+        let coding = self.compress(body);
+        let framing = self.framing(body, coding.is_some());
         let until_close = body == BodySize::Hijack
             || (framing == ResponseFraming::Raw && self.coding != TransferCoding::Chunked)
             || self.coding == TransferCoding::Chunked && self.request.version == Version::Http10;
@@ -263,7 +274,7 @@ impl<'a> ResponseHead<'a> {
             timing.append(&mut self.out);
         }
         // The length of an encoded body is not known yet.
-        if coding.is_none() || matches!(framing, ResponseFraming::Chunked | ResponseFraming::Raw) {
+        if coding.is_none() || framing == ResponseFraming::Chunked {
             self.append_length(body, framing);
         }
         if !interim {
@@ -274,29 +285,33 @@ impl<'a> ResponseHead<'a> {
         Ok(EncodedHead { bytes: self.out, framing, keep_alive, coding })
     }
 
-    fn framing(&self, body: BodySize) -> Result<ResponseFraming, ResponseError> {
-        if body == BodySize::Hijack {
-            return Ok(ResponseFraming::Raw);
-        }
-        if self.is_bodyless() {
-            return Ok(ResponseFraming::None);
-        }
-        if self.coding != TransferCoding::None {
-            return Ok(ResponseFraming::Raw);
-        }
-        let known = match body {
-            BodySize::Empty => Some(0),
-            BodySize::Known(bytes) => Some(bytes),
-            BodySize::Unknown | BodySize::Hijack => None,
-        };
-        match (self.length, known) {
-            (Some(length), Some(bytes)) if length != bytes => {
+    /// The application's `Content-Length` must be that of a body of known size, unless the body is not sent.
+    fn check_length(&self, body: BodySize) -> Result<(), ResponseError> {
+        match (self.length, body.bytes()) {
+            (Some(length), Some(bytes)) if length != bytes && !self.is_bodyless() => {
                 Err(ResponseError::LengthOfBody { length, bytes })
             }
-            (Some(bytes), _) | (None, Some(bytes)) => Ok(ResponseFraming::Length(bytes)),
-            (None, None) if self.request.version == Version::Http11 => Ok(ResponseFraming::Chunked),
+            _ => Ok(()),
+        }
+    }
+
+    /// How the body's bytes are treated: the only place that decides it. `encoded` says that the engine
+    /// compresses them.
+    fn framing(&self, body: BodySize, encoded: bool) -> ResponseFraming {
+        let known = match body {
+            BodySize::Hijack => return ResponseFraming::Raw,
+            _ if self.is_bodyless() => return ResponseFraming::None,
+            _ if self.coding != TransferCoding::None => return ResponseFraming::Raw,
+            // It is encoded as a whole, and its length is set then.
+            BodySize::Known(_) if encoded => Some(0),
+            _ if encoded => None,
+            _ => self.length.or(body.bytes()),
+        };
+        match known {
+            Some(bytes) => ResponseFraming::Length(bytes),
+            None if self.request.version == Version::Http11 => ResponseFraming::Chunked,
             // The end of the connection ends it, or that of the stream.
-            (None, None) => Ok(ResponseFraming::Raw),
+            None => ResponseFraming::Raw,
         }
     }
 

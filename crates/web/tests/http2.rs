@@ -376,6 +376,19 @@ fn a_response_that_breaks_off_is_no_whole_one() {
 }
 
 #[test]
+fn a_response_that_breaks_off_before_its_first_byte_is_no_whole_one() {
+    let server = Server::start(|exchange| {
+        streamed(&exchange);
+        exchange.end(false);
+    });
+    let client = Client::connect(&server);
+    let request = Request::get("http://a.test/").header("x-at-once", "1").body(()).unwrap();
+    let error = client.reply(client.send(request, b"")).unwrap_err();
+    assert_eq!(error.reason(), Some(Reason::INTERNAL_ERROR));
+    assert_eq!(server.engine.stats().responses_total, [0; 5]);
+}
+
+#[test]
 fn what_is_refused() {
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&calls);

@@ -56,6 +56,30 @@ class Http2Test < Minitest::Test
     assert_equal 0, server.stop
   end
 
+  PAGE = Array.new(500) { |at| "<li>line #{at}</li>\n" }.join
+  PAGE_APP = <<~RUBY
+    page = Array.new(500) { |at| "<li>line \#{at}</li>\\n" }
+    html = { "content-type" => "text/html" }
+    bodies = {
+      "/array" => -> { page },
+      "/each" => -> { page.each_slice(10).lazy.map(&:join) },
+      "/call" => -> { ->(stream) { page.each { |line| stream.write(line) }; stream.close } },
+    }
+    run ->(env) { [200, html, bodies.fetch(env["PATH_INFO"]).call] }
+  RUBY
+
+  # nghttp decodes what it gets, and writes nothing of what it cannot decode.
+  def test_compressed_answers_of_every_kind
+    server = serve("bind \"tcp://127.0.0.1:0\"\nworkers 0\nweb { compress true }", rackup: PAGE_APP)
+    ["https://127.0.0.1:#{port(server)}", "http://127.0.0.1:#{server.port}"].each do |base|
+      %w[/array /each /call].each do |path|
+        assert_match(/content-encoding: gzip/, nghttp("-nv", "#{base}#{path}"), base)
+        assert_equal PAGE, nghttp("#{base}#{path}"), "#{base}#{path}"
+      end
+    end
+    assert_equal 0, server.stop
+  end
+
   def test_files_of_a_directory
     server = boot(config: "workers 0\nweb { static \"public\" }") { |one| one.write("public/a.txt", "file " * 50_000) }
     base = "http://127.0.0.1:#{server.port}"

@@ -4,9 +4,8 @@ use crate::content_coding::ContentCoding;
 use crate::media_type;
 
 use super::text::append_line;
-use super::{BodySize, ResponseFraming, ResponseHead, TransferCoding};
+use super::{BodySize, ResponseHead, TransferCoding};
 use crate::head::class::trim;
-use crate::head::Version;
 use crate::status;
 
 /// A header by which the application switches compression off for one answer; it is not sent.
@@ -84,11 +83,7 @@ fn has_member(list: &[u8], name: &[u8]) -> bool {
 impl ResponseHead<'_> {
     /// The coding of the body, if it is to have one; then the headers that say so are added. That of a HEAD is the one
     /// that the same GET would have.
-    pub(super) fn compress(
-        &mut self,
-        body: BodySize,
-        framing: &mut ResponseFraming,
-    ) -> Option<ContentCoding> {
+    pub(super) fn compress(&mut self, body: BodySize) -> Option<ContentCoding> {
         let offer = self.request.compression?;
         let (facts, is_head) = (&self.compressibility, self.request.is_head);
         let len = match body {
@@ -118,13 +113,6 @@ impl ResponseHead<'_> {
             // The bytes differ, so it is no longer the strong one.
             self.out.splice(at..at, *b"W/");
         }
-        self.length = None;
-        *framing = match (body, self.request.version) {
-            _ if is_head => ResponseFraming::None,
-            (BodySize::Known(_), _) => ResponseFraming::Length(0),
-            (_, Version::Http10) => ResponseFraming::Raw,
-            _ => ResponseFraming::Chunked,
-        };
         Some(coding)
     }
 }

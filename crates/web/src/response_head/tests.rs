@@ -295,6 +295,69 @@ fn a_compressed_answer_says_so() {
     assert_eq!((text.matches("ccept-").count(), coding), (1, gzip));
 }
 
+/// The framing of RFC 9112 section 6 and RFC 9113 section 8.1: chunks are of HTTP/1.1 alone.
+fn expected_framing(
+    version: Version,
+    bodyless: bool,
+    is_coded: bool,
+    body: BodySize,
+    has_length: bool,
+) -> ResponseFraming {
+    match (body, version) {
+        (BodySize::Hijack, _) => ResponseFraming::Raw,
+        _ if bodyless => ResponseFraming::None,
+        (BodySize::Empty, _) => ResponseFraming::Length(0),
+        (BodySize::Known(_), _) if is_coded => ResponseFraming::Length(77),
+        (BodySize::Known(len), _) => ResponseFraming::Length(len),
+        _ if has_length && !is_coded => ResponseFraming::Length(5_000),
+        (BodySize::Unknown, Version::Http11) => ResponseFraming::Chunked,
+        (BodySize::Unknown, _) => ResponseFraming::Raw,
+    }
+}
+
+#[test]
+fn framing_of_every_version_body_coding_method_and_status() {
+    use BodySize::*;
+    let offer = CompressionOffer { coding: Some(ContentCoding::Gzip), bytes_min: 100 };
+    let bodies =
+        [(Empty, false), (Known(5_000), false), (Unknown, false), (Unknown, true), (Hijack, false)];
+    for case in 0..3 * 5 * 2 * 2 * 3 {
+        let version = [Version::Http10, Version::Http11, Version::Http2][case % 3];
+        let (body, has_length) = bodies[case / 3 % 5];
+        let (is_head, compression) = (case / 15 % 2 == 1, (case / 30 % 2 == 1).then_some(offer));
+        let status = [200, 204, 304][case / 60];
+        let facts = ResponseContext { compression, ..request(version, is_head, true) };
+        let mut head = ResponseHead::new(Vec::new(), status, &facts).unwrap();
+        head.header(b"content-type", b"text/html").unwrap();
+        if has_length {
+            head.header(b"content-length", b"5000").unwrap();
+        }
+        let mut head = head.finish(body).unwrap();
+        if head.coding.is_some() && matches!(body, Known(_)) {
+            head.set_length(77);
+        }
+        let text = String::from_utf8(head.bytes).unwrap();
+        let what = format!("{version:?} {body:?} {has_length} {is_head} {status}: {text}");
+        let bodyless = is_head || status != 200;
+        let is_coded = compression.is_some() && !bodyless && !matches!(body, Empty | Hijack);
+        assert_eq!(head.coding.is_some(), is_coded, "{what}");
+        let framing = expected_framing(version, bodyless, is_coded, body, has_length);
+        assert_eq!(head.framing, framing, "{what}");
+        let lines = |line: &str| text.matches(&format!("\r\n{line}")).count();
+        let chunked = usize::from(framing == ResponseFraming::Chunked);
+        assert_eq!(lines("Transfer-Encoding: chunked\r\n"), chunked, "{what}");
+        if let ResponseFraming::Length(len) = framing {
+            assert_eq!(lines(&format!("Content-Length: {len}\r\n")), 1, "{what}");
+        }
+        if matches!(framing, ResponseFraming::Chunked | ResponseFraming::Raw) {
+            assert_eq!(lines("Content-Length"), 0, "{what}");
+        }
+        // Only the end of an HTTP/1 connection ends a raw body.
+        let closes = version != Version::Http2 && framing == ResponseFraming::Raw;
+        assert_eq!(lines("Connection: close\r\n"), usize::from(closes), "{what}");
+    }
+}
+
 #[test]
 fn answers_that_must_stay_as_they_are_are_not_compressed() {
     let large = BodySize::Known(5_000);

@@ -51,7 +51,7 @@ impl Http2Stream {
                 self.respond.send_informational(response).map_err(|_| StreamEnd::Gone)?;
                 continue;
             }
-            let is_end = last && self.left_of_first().is_none();
+            let is_end = last && self.left_of_first().is_none() && !self.is_cut();
             let body = self.respond.send_response(response, is_end);
             self.body = Some(body.map_err(|_| StreamEnd::Gone)?);
             self.has_ended = is_end;
