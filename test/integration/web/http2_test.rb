@@ -80,6 +80,19 @@ class Http2Test < Minitest::Test
     assert_equal 0, server.stop
   end
 
+  # A frame and its head are encrypted together.
+  def test_a_large_answer_takes_one_tls_record_a_frame
+    server = serve
+    listener = TCPServer.new("127.0.0.1", 0)
+    records = Thread.new { relayed_records(listener.accept, port(server)) }
+    url = "https://127.0.0.1:#{listener.addr[1]}/big"
+    assert BIG == nghttp("--window-bits=24", "--connection-window-bits=24", url)
+    sizes = records.value
+    frames = BIG.bytesize.fdiv(16_375).ceil
+    assert_includes frames..(frames + 10), sizes.size, sizes.tally
+    assert_equal 0, server.stop
+  end
+
   def test_files_of_a_directory
     server = boot(config: "workers 0\nweb { static \"public\" }") { |one| one.write("public/a.txt", "file " * 50_000) }
     base = "http://127.0.0.1:#{server.port}"
@@ -110,6 +123,24 @@ class Http2Test < Minitest::Test
   end
 
   private
+
+  # Passes the bytes of a connection on, until the server ends it.
+  #
+  # @return [Array<Integer>] the sizes of the records of application data that the server sent
+  def relayed_records(client, port)
+    server = TCPSocket.new("127.0.0.1", port)
+    upload = Thread.new { IO.copy_stream(client, server) }
+    sizes = []
+    while (head = server.read(5))
+      type, size = head.unpack("Cx2n")
+      client.write(head, server.read(size))
+      sizes << size if type == 23
+    end
+    sizes
+  ensure
+    [client, server].each(&:close)
+    upload.join
+  end
 
   def nghttp(*arguments)
     IO.popen(["nghttp", "--timeout=60", *arguments, { err: File::NULL }], "rb", &:read)

@@ -40,8 +40,8 @@ const PREFACE_BYTES_MIN: usize = 14;
 const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 /// The same for all bodies of a connection.
 const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
-/// Bytes of one response that wait for the socket in memory.
-const SEND_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of one response that wait for the socket in memory: whole frames.
+const SEND_BYTES_MAX: usize = 4 * output::DATA_BYTES_MAX;
 /// Streams that one side gave up and that are remembered, for frames that still come.
 const RESETS_MAX: usize = 32;
 

@@ -120,6 +120,12 @@ impl TlsSession {
         self.rustls.writer().write(bytes)
     }
 
+    /// Encrypts the bytes of all slices together: a record may hold the end of one and the beginning of
+    /// the next. Returns how many were taken.
+    pub fn encrypt_slices(&mut self, slices: &[IoSlice]) -> io::Result<usize> {
+        self.rustls.writer().write_vectored(slices)
+    }
+
     /// Encrypts as much of the segments as one turn sends, once what was encrypted before is sent.
     pub fn encrypt_segments(
         &mut self,
@@ -140,7 +146,7 @@ impl TlsSession {
                 _ => {
                     let mut slices = [IoSlice::new(&[]); SLICES_MAX];
                     let count = memory_slices(segments, &mut slices);
-                    some.memory = self.rustls.writer().write_vectored(&slices[..count])?;
+                    some.memory = self.encrypt_slices(&slices[..count])?;
                     advance(segments, some.memory, recycled);
                 }
             }

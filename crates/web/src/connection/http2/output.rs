@@ -13,8 +13,9 @@ use super::super::send::{advance, SentBytes};
 use super::head;
 use super::stream::{Http2Stream, StreamEnd};
 
-/// Bytes of a file that are read at once, on the IO thread.
-const FILE_BYTES_MAX: u64 = 16 * 1024;
+/// Bytes of one DATA frame. Every client takes so many (RFC 9113 section 4.2), and with the nine bytes
+/// of its head (section 4.1) the frame fills one TLS record (2^14 bytes, RFC 8446 section 5.1).
+pub(super) const DATA_BYTES_MAX: usize = (1 << 14) - 9;
 
 impl Http2Stream {
     /// Sends all segments; with `last` nothing comes after them.
@@ -109,6 +110,7 @@ impl Http2Stream {
         last: bool,
         sent: &mut SentBytes,
     ) -> Result<(), StreamEnd> {
+        let room = room.min(DATA_BYTES_MAX);
         let bytes = match self.sending.front_mut() {
             Some(Segment::File { file, offset, left }) => {
                 let bytes = read(file, offset, left, room)?;
@@ -155,7 +157,7 @@ fn read(
     left: &mut u64,
     room: usize,
 ) -> Result<Bytes, StreamEnd> {
-    let wanted = (*left).min(FILE_BYTES_MAX).min(room as u64) as usize;
+    let wanted = (*left).min(room as u64) as usize;
     let mut bytes = vec![0; wanted];
     let len = file.read_at(&mut bytes, *offset).map_err(|_| StreamEnd::Cut)?;
     if len == 0 {

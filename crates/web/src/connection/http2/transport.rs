@@ -145,9 +145,7 @@ impl AsyncWrite for Http2Transport<'_> {
     ) -> Poll<io::Result<usize>> {
         let slices = &slices[..slices.len().min(SLICES_MAX)];
         self.poll_once(cx, |socket| match socket.tls_mut() {
-            Some(session) => {
-                session.encrypt(slices.iter().find(|it| !it.is_empty()).map_or(&[], |it| it))
-            }
+            Some(session) => session.encrypt_slices(slices),
             None => socket::send_slices(socket.fd(), slices, false),
         })
     }
