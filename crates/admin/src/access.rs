@@ -41,14 +41,14 @@ pub(crate) fn same_token(given: &str, token: &str) -> bool {
     std::hint::black_box(differ) == 0
 }
 
-/// Lets in one guess at a token or at the key of a link after the other.
+/// Makes wrong tokens and wrong keys of links wait for each other.
 pub(crate) struct GuessGate {
     turn: Mutex<()>,
     places: Semaphore,
 }
 
 impl GuessGate {
-    /// Guesses may wait on half of the connections, so that the others are served meanwhile.
+    /// Guesses may wait on half of the places, so that other requests are answered meanwhile.
     pub fn new(connections_max: usize) -> Self {
         Self { turn: Mutex::default(), places: Semaphore::new(connections_max.div_ceil(2)) }
     }

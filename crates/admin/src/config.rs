@@ -35,7 +35,7 @@ pub struct Config {
     pub token: Option<String>,
     /// Names besides `localhost` that a request may have in `Host`.
     pub hosts: Vec<String>,
-    /// Connections at once; further clients wait in the kernel's queue.
+    /// Requests answered at once, besides probes; further ones wait.
     pub connections_max: usize,
     /// How long a client may take to send a request, and to read the response.
     #[serde(rename = "timeout_s", deserialize_with = "seconds")]

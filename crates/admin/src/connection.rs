@@ -1,26 +1,39 @@
 //! One connection: reads requests one after the other and answers them.
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::SemaphorePermit;
 use tokio::time::timeout;
 
 use crate::config::AdminListener;
 use crate::request_head::{parse, AdminRequest, HeadState};
-use crate::routes::{answer, Answer, HEADERS, TOO_MANY};
+use crate::routes::{answer, is_probe, Answer, HEADERS, TOO_MANY};
 use crate::server::State;
+use crate::waiting_clients::WaitingClient;
+
+/// Room for one read: the head of a probe or a scraper.
+const READ_BYTES: usize = 512;
 
 /// Serves a connection until its client leaves, sends what is refused, or takes too long.
-pub(crate) async fn serve<S>(mut stream: S, listener: &AdminListener, state: &State)
-where
+pub(crate) async fn serve<S>(
+    mut stream: S,
+    mut client: WaitingClient,
+    listener: &AdminListener,
+    state: &State,
+) where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let within = state.config.timeout;
     let mut bytes = Vec::new();
     loop {
         let Ok(Some(parsed)) = timeout(within, read(&mut stream, &mut bytes)).await else { return };
+        let mut place = None;
         let (answer, keep_alive, body) = match parsed {
             Ok(request) => {
-                let answer = answer(&request, listener, state).await;
-                let keep_alive = request.keep_alive && answer.status != TOO_MANY;
+                let answer = match take_place(&request, &mut place, &mut client, state).await {
+                    Ok(()) => answer(&request, listener, state).await,
+                    Err(refusal) => refusal,
+                };
+                let keep_alive = request.keep_alive && answer.to_known_client;
                 (answer, keep_alive, request.method != "HEAD")
             }
             Err(refusal) => (refusal, false, true),
@@ -31,7 +44,27 @@ where
             let _ = timeout(within, stream.shutdown()).await;
             return;
         }
+        drop(place);
+        client.join();
     }
+}
+
+/// Waits for a place, which the connection holds until its answer is sent. Probes need none, so that nobody can
+/// take theirs: their answers are made from memory, and small enough for the buffer of the socket.
+async fn take_place<'a>(
+    request: &AdminRequest,
+    place: &mut Option<SemaphorePermit<'a>>,
+    client: &mut WaitingClient,
+    state: &'a State,
+) -> Result<(), Answer> {
+    if !is_probe(request) {
+        let got = timeout(state.config.timeout, state.places.acquire()).await;
+        let got = got.map_err(|_| Answer::error(503, "too many requests are under way"))?;
+        // The semaphore is never closed.
+        *place = got.ok();
+        client.leave();
+    }
+    Ok(())
 }
 
 /// Reads one head; `None` at the end of the connection.
@@ -52,14 +85,13 @@ async fn read<S: AsyncRead + Unpin>(
                 HeadState::Partial => {}
             }
         }
-        let mut chunk = [0; 2048];
-        let read = stream.read(&mut chunk).await.ok().filter(|read| *read > 0)?;
-        bytes.extend_from_slice(&chunk[..read]);
+        bytes.reserve(READ_BYTES);
+        stream.read_buf(bytes).await.ok().filter(|read| *read > 0)?;
     }
 }
 
 fn response(answer: &Answer, keep_alive: bool, body: bool) -> String {
-    let Answer { status, content_type, body: text, cookie } = answer;
+    let Answer { status, content_type, body: text, cookie, .. } = answer;
     let login = if *status == 401 { "WWW-Authenticate: Bearer\r\n" } else { "" };
     let connection = if keep_alive { "" } else { "Connection: close\r\n" };
     let mut response = format!(

@@ -99,8 +99,10 @@ pub(crate) async fn answer(request: &AdminRequest, state: &State) -> Answer {
     // Programs send neither header, and no page knows the token.
     let from_browser = in_session || request.origin.is_some() || request.fetch_site.is_some();
     match (in_session || has_token, from_browser) {
-        (true, true) => return serve(request, state).await,
-        (true, false) => return serve_to_program(request, state).await,
+        (true, true) => return Answer { to_known_client: true, ..serve(request, state).await },
+        (true, false) => {
+            return Answer { to_known_client: true, ..serve_to_program(request, state).await }
+        }
         (false, _) => {}
     }
     if request.path == "/" {

@@ -18,6 +18,7 @@ mod routes;
 pub mod server;
 mod statsd;
 pub mod tree;
+mod waiting_clients;
 
 pub use config::{AdminListener, Config};
 pub use routes::HEADERS;

@@ -15,9 +15,9 @@ use crate::server::{boot_ms, State};
 
 /// The type of all answers but that of `/metrics`.
 const JSON: &str = "application/json";
-/// Tokens are looked at one after the other, and a wrong one keeps the next one waiting this long.
+/// Wrong tokens wait for each other, each this long.
 pub(crate) const WRONG_TOKEN: Duration = Duration::from_millis(100);
-/// The status when too many wait; the connection is closed, so that it keeps no place.
+/// The status when too many wait.
 pub(crate) const TOO_MANY: u16 = 429;
 
 /// Headers of all answers: nothing of them is run, shown or kept by anything but our own page.
@@ -40,6 +40,9 @@ pub(crate) struct Answer {
     pub body: String,
     /// The value of Set-Cookie.
     pub cookie: Option<String>,
+    /// The client has a session or the token. The connections of others end with the answer, so that they hold
+    /// none by asking now and then.
+    pub to_known_client: bool,
 }
 
 impl Answer {
@@ -47,18 +50,23 @@ impl Answer {
     pub fn of(status: u16, body: &impl Serialize) -> Self {
         // Numbers, strings and lists of them are always written.
         let body = serde_json::to_string(body).unwrap_or_default().replace('<', "\\u003c");
-        Self { status, content_type: JSON, body: body + "\n", cookie: None }
+        Self { status, content_type: JSON, body: body + "\n", cookie: None, to_known_client: false }
     }
 
     /// A file.
     pub fn text(content_type: &'static str, body: &str) -> Self {
-        Self { status: 200, content_type, body: body.to_owned(), cookie: None }
+        Self { body: body.to_owned(), content_type, ..Self::of(200, &()) }
     }
 
     /// A refusal with its reason.
     pub fn error(status: u16, message: &str) -> Self {
         Self::of(status, &json!({ "error": message }))
     }
+}
+
+/// Whether a request asks for the health of the server.
+pub(crate) fn is_probe(request: &AdminRequest) -> bool {
+    matches!(request.path.as_str(), "/live" | "/ready")
 }
 
 /// Answers a request.
@@ -88,6 +96,7 @@ pub(crate) async fn answer(
                 content_type: metrics::CONTENT_TYPE,
                 body: state.metrics().await,
                 cookie: None,
+                to_known_client: !listener.open,
             },
         },
         _ => Answer::error(404, "here are /, /live, /ready and /metrics"),
@@ -133,13 +142,14 @@ async fn refusal(
     }
 }
 
-/// Compares a token with the configured one, and takes its time if it is another.
+/// Compares a token with the configured one, and takes its time if it is another. The right one waits for nobody's
+/// guesses.
 pub(crate) async fn token_is_right(given: &str, state: &State) -> Result<bool, Answer> {
-    let _one_at_a_time = state.guess_gate.enter().await.ok_or_else(too_many_guesses)?;
     let token = state.config.token.as_deref();
     if token.is_some_and(|token| access::same_token(given, token)) {
         return Ok(true);
     }
+    let _one_at_a_time = state.guess_gate.enter().await.ok_or_else(too_many_guesses)?;
     tokio::time::sleep(WRONG_TOKEN).await;
     Ok(false)
 }

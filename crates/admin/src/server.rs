@@ -9,12 +9,14 @@ use std::time::Duration;
 use chaton_core::clock::{boot_ns, now_ns};
 use chaton_core::process::scoreboard::Scoreboard;
 use parking_lot::Mutex;
+use rustix::io::Errno;
 use rustix::net::{accept_with, SocketFlags};
+use rustix::process::{getrlimit, Resource};
 use serde::Deserialize;
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, Interest};
 use tokio::net::{unix::pipe, TcpStream, UnixStream};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, Semaphore};
 
 use crate::access::GuessGate;
 use crate::config::{AdminListener, Config};
@@ -27,11 +29,20 @@ use crate::process_reader::ProcessReader;
 use crate::queues::{QueueReader, QueueSource};
 use crate::statsd::{self, StatsdCounters};
 use crate::tree::TreeReport;
+use crate::waiting_clients::{WaitingClient, WaitingClients};
 
 /// Bytes of a line from the supervisor at most: a report of thousands of workers.
 const LINE_BYTES_MAX: u64 = 1 << 20;
-/// Pause after a failed accept, which usually means that there is no descriptor left.
-const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+/// Pause after a failed accept that closing a connection cannot help.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Connections of one bind that wait without a place. The head of a probe arrives long before a thousand others
+/// have connected; they take about 2 MiB.
+const WAITING_MAX: u64 = 1024;
+/// As many may wait where the limit of open files is low.
+const WAITING_MIN: u64 = 16;
+/// One bind's waiting connections may take an eighth of the open files: on a thread of a server without workers,
+/// the rest is the application's.
+const WAITING_PART: u64 = 8;
 
 /// What the endpoint knows.
 pub struct State {
@@ -41,7 +52,9 @@ pub struct State {
     pub scoreboard: Scoreboard,
     /// The last report, and when it came (ns).
     report: Mutex<(TreeReport, u64)>,
-    /// Passed before a token is looked at.
+    /// Of requests under way.
+    pub(crate) places: Semaphore,
+    /// Passed by wrong tokens.
     pub(crate) guess_gate: GuessGate,
     /// Notified of the first report.
     pub(crate) reported: Notify,
@@ -73,11 +86,13 @@ impl State {
         let queues = queues.map(QueueReader::new);
         let dashboard = Dashboard::new(&config.dashboard, jobs);
         let report = Mutex::new((TreeReport::default(), now_ns()));
+        let places = Semaphore::new(config.connections_max);
         let guess_gate = GuessGate::new(config.connections_max);
         Arc::new(Self {
             config,
             scoreboard,
             report,
+            places,
             guess_gate,
             reported: Notify::new(),
             statsd: StatsdCounters::default(),
@@ -243,7 +258,8 @@ impl Lent {
 
 /// Begins to accept on all sockets, and to send to StatsD. Call it within the runtime.
 fn listen(state: &Arc<State>, first: bool) -> io::Result<()> {
-    let room = Arc::new(Semaphore::new(state.config.connections_max));
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let waiting_max = (files / WAITING_PART).clamp(WAITING_MIN, WAITING_MAX) as usize;
     for listener in &state.config.listeners {
         // SAFETY: as in `Lent::accept`.
         rustix::io::ioctl_fionbio(unsafe { BorrowedFd::borrow_raw(listener.fd) }, true)?;
@@ -251,7 +267,8 @@ fn listen(state: &Arc<State>, first: bool) -> io::Result<()> {
         let socket =
             unsafe { AsyncFd::register_with_interest(Lent(listener.fd), Interest::READABLE) };
         let socket = socket.map_err(|error| error.into_parts().1)?;
-        tokio::spawn(accept_all(socket, listener.clone(), state.clone(), room.clone()));
+        let clients = WaitingClients::new(waiting_max);
+        tokio::spawn(accept_all(socket, listener.clone(), state.clone(), clients));
     }
     let shared = state.clone();
     tokio::spawn(async move {
@@ -266,44 +283,38 @@ async fn accept_all(
     socket: AsyncFd<Lent>,
     listener: AdminListener,
     state: Arc<State>,
-    room: Arc<Semaphore>,
+    clients: Arc<WaitingClients>,
 ) {
     loop {
-        match accept(&socket, &room).await {
-            Ok((client, permit)) => {
+        match socket.async_io(Interest::READABLE, Lent::accept).await {
+            Ok(stream) => {
                 let (listener, state) = (listener.clone(), state.clone());
-                tokio::spawn(async move {
-                    serve(client, &listener, &state).await;
-                    drop(permit);
+                clients.spawn(|client| async move {
+                    serve(stream, client, &listener, &state).await;
                 });
+            }
+            // The socket is closed when its task runs the next time.
+            Err(error) if is_lack(&error) && clients.close_oldest() => {
+                tokio::task::yield_now().await;
             }
             Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
         }
     }
 }
 
-/// Waits for a client and then for room, so that a socket without clients takes none.
-async fn accept(
-    socket: &AsyncFd<Lent>,
-    room: &Arc<Semaphore>,
-) -> io::Result<(OwnedFd, OwnedSemaphorePermit)> {
-    loop {
-        let mut ready = socket.readable().await?;
-        let permit = room.clone().acquire_owned().await.map_err(io::Error::other)?;
-        // Fails when no client waits any more; the next round waits for one without the permit.
-        if let Ok(client) = ready.try_io(|socket| socket.get_ref().accept()) {
-            return Ok((client?, permit));
-        }
-    }
+/// Whether descriptors or memory are lacking (accept(2)).
+fn is_lack(error: &io::Error) -> bool {
+    use Errno as E;
+    matches!(Errno::from_io_error(error), Some(E::MFILE | E::NFILE | E::NOBUFS | E::NOMEM))
 }
 
-async fn serve(client: OwnedFd, listener: &AdminListener, state: &State) {
+async fn serve(socket: OwnedFd, client: WaitingClient, listener: &AdminListener, state: &State) {
     if listener.unix {
-        if let Ok(stream) = UnixStream::from_std(client.into()) {
-            connection::serve(stream, listener, state).await;
+        if let Ok(stream) = UnixStream::from_std(socket.into()) {
+            connection::serve(stream, client, listener, state).await;
         }
-    } else if let Ok(stream) = TcpStream::from_std(client.into()) {
-        connection::serve(stream, listener, state).await;
+    } else if let Ok(stream) = TcpStream::from_std(socket.into()) {
+        connection::serve(stream, client, listener, state).await;
     }
 }
 
@@ -313,9 +324,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
 
-    #[test]
-    fn each_listener_serves_with_room_for_one_connection() {
-        let sockets = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    fn start(sockets: &[TcpListener]) -> AdminThread {
         let listeners = sockets.iter().map(|socket| AdminListener {
             fd: socket.as_raw_fd(),
             unix: false,
@@ -336,17 +345,56 @@ mod tests {
             store: serde_json::Value::Null,
             dashboard: crate::dashboard::DashboardConfig::default(),
         };
-        let scoreboard = Scoreboard::new(1).unwrap();
-        let admin = AdminThread::start(config, &scoreboard, |_| None).unwrap();
+        AdminThread::start(config, &Scoreboard::new(1).unwrap(), |_| None).unwrap()
+    }
+
+    fn client(socket: &TcpListener, bytes: &str) -> TcpStream {
+        let mut client = TcpStream::connect(socket.local_addr().unwrap()).unwrap();
+        client.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        client.write_all(bytes.as_bytes()).unwrap();
+        client
+    }
+
+    /// What is answered until the connection is closed, which it is for a client without a session or token.
+    fn ask(socket: &TcpListener, path: &str) -> String {
+        let mut answer = String::new();
+        let mut client = client(socket, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+        client.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    #[test]
+    fn each_listener_serves_with_room_for_one_connection() {
+        let sockets = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let admin = start(&sockets);
         for socket in sockets.iter().rev().chain(&sockets) {
-            let mut client = TcpStream::connect(socket.local_addr().unwrap()).unwrap();
-            client.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-            let request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-            client.write_all(request).unwrap();
-            let mut answer = String::new();
-            client.read_to_string(&mut answer).unwrap();
+            let answer = ask(socket, "/metrics");
             assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
         }
+        admin.stop();
+    }
+
+    #[test]
+    fn probes_are_answered_while_others_have_all_places_and_hundreds_send_nothing() {
+        let sockets = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let admin = start(&sockets);
+        let place = admin.state.places.try_acquire().unwrap();
+        let metrics = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        let mut others: Vec<_> = sockets
+            .iter()
+            .flat_map(|socket| {
+                let begun = ["", "GET /live", metrics].into_iter().cycle().take(90);
+                begun.map(|bytes| client(socket, bytes)).collect::<Vec<_>>()
+            })
+            .collect();
+        for socket in &sockets {
+            assert!(ask(socket, "/live").starts_with("HTTP/1.1 200 "));
+            assert!(ask(socket, "/ready").starts_with("HTTP/1.1 200 "));
+        }
+        drop(place);
+        let mut answer = [0; 12];
+        others[2].read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200");
         admin.stop();
     }
 }

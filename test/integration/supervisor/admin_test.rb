@@ -158,14 +158,43 @@ class AdminTest < Minitest::Test
     assert_equal 0, server.stop(timeout_s: WAIT_S)
   end
 
-  def test_clients_that_send_nothing_keep_no_place
-    server = open_gates(config: "workers 1\n#{ADMIN}admin { connections_max 2; timeout_s 0.5 }")
+  # They send nothing, a part of a head, or ask and keep the connection.
+  def test_other_clients_keep_no_probe_out
+    server = open_gates(config: "workers 1\n#{ADMIN}admin { bind \"tcp://127.0.0.1:0\"; connections_max 2 }")
     becomes(server, 200)
-    mute = Array.new(4) { UNIXSocket.new(server.path("admin.sock")) }
+    port = server.status["admin"]["listen"].join[/tcp:.*:(\d+)/, 1].to_i
+    connect = [-> { UNIXSocket.new(server.path("admin.sock")) }, -> { TCPSocket.new("127.0.0.1", port) }]
+    requests = ["", "GET /live HTTP/1.1\r\n", "GET /dashboard.css HTTP/1.1\r\nHost: localhost\r\n\r\n"]
+    others = (connect * 50).product(requests).map { |make, request| make.call.tap { |socket| socket.write(request) } }
+    [admin(server), AdminClient.new(port)].cycle(10) do |client|
+      assert_equal [200, 200], [client.get("/live").status, client.get("/ready").status]
+    end
+    others.each(&:read)
+  ensure
+    others&.each(&:close)
+  end
+
+  def test_without_descriptors_the_client_that_has_waited_longest_makes_room
+    server = open_gates(config: "workers 1\n#{ADMIN}admin { timeout_s 600 }", inherit: { rlimit_nofile: [64, 64] })
     becomes(server, 200)
-    mute.each { |socket| assert_nil socket.read(1), "the server closes it" }
+    mute = Array.new(100) { UNIXSocket.new(server.path("admin.sock")) }
+    becomes(server, 200)
+    assert_nil mute.first.read(1), "the server closes it"
   ensure
     mute&.each(&:close)
+  end
+
+  def test_only_the_connection_of_a_client_with_the_token_is_kept
+    token = "0123456789abcdef"
+    server = open_gates(config: "workers 1\nadmin { bind \"unix://admin.sock?mode=0666\"; token \"#{token}\" }")
+    becomes(server, 200)
+    answers = lambda do |path, header|
+      request = "GET #{path} HTTP/1.1\r\nHost: a\r\n#{header}"
+      admin(server).exchange("#{request}\r\n#{request}Connection: close\r\n\r\n").scan("HTTP/1.1 200").size
+    end
+    assert_equal 2, answers.call("/metrics", "Authorization: Bearer #{token}\r\n")
+    assert_equal 1, answers.call("/dashboard.css", "")
+    assert_equal 0, server.stop
   end
 
   private

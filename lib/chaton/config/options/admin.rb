@@ -25,10 +25,12 @@ module Chaton
                   "a Unix socket of mode 0600, may read the metrics.",
                   also: %i[token], env: %w[CHATON_ADMIN_TOKEN]),
         Option.in(:admin, :admin_connections_max, :admin, Types::Number.new(1..10_000), 64,
-                  "Connections at once; further clients wait. Wrong tokens wait for each other on half of them; " \
-                  "while that is so, further tokens are answered 429.", also: %i[connections_max]),
+                  "Requests answered at once, besides /live and /ready, which need no place; further ones wait. A " \
+                  "connection without a complete request takes no place. Wrong tokens wait for each other on half " \
+                  "of the places; while that is so, further wrong ones are answered 429.", also: %i[connections_max]),
         Option.seconds(:admin, :admin_timeout_s, :admin, 0.1..600.0, 5.0,
-                       "How long a client may take to send a request, or to read the response.",
+                       "How long a client may take to send the whole head of a request, or to read the response, and " \
+                       "how long a request waits for a place.",
                        also: %i[timeout_s timeout]),
         Option.seconds(:admin, :admin_broker_statistics_s, :admin, 1.0..3600.0, 10.0,
                        "How often the metrics of Kafka's brokers are brought up to date, by clients of workers that " \
