@@ -47,6 +47,8 @@ pub(crate) struct ServerState {
     pub handshakes: Handshakes,
     /// A connection lacked its header of the PROXY protocol, and the log says so.
     pub lacked_proxy_header: AtomicBool,
+    /// The application wanted to switch protocols over HTTP/2, and the log says so.
+    pub refused_upgrade: AtomicBool,
     /// The buffer that sockets are read into; only the IO thread uses it.
     pub scratch: Mutex<Box<[u8]>>,
     /// Wakes the acceptors when a connection was closed or accepting ends.
@@ -80,6 +82,7 @@ impl ServerState {
             registry: ConnectionRegistry::default(),
             handshakes: Handshakes::default(),
             lacked_proxy_header: AtomicBool::new(false),
+            refused_upgrade: AtomicBool::new(false),
             scratch: Mutex::new(vec![0; SCRATCH_BYTES].into_boxed_slice()),
             accept_changed: Notify::new(),
             submitted: AtomicU32::new(0),

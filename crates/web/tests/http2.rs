@@ -385,7 +385,6 @@ fn a_response_that_breaks_off_before_its_first_byte_is_no_whole_one() {
     let request = Request::get("http://a.test/").header("x-at-once", "1").body(()).unwrap();
     let error = client.reply(client.send(request, b"")).unwrap_err();
     assert_eq!(error.reason(), Some(Reason::INTERNAL_ERROR));
-    assert_eq!(server.engine.stats().responses_total, [0; 5]);
 }
 
 #[test]

@@ -34,7 +34,8 @@ module Chaton
         check
         upgrade
         raw = @headers.delete("rack.hijack") || (@body if @status == 101 && streaming?)
-        return hijack(raw) if raw
+        # A connection of HTTP/2 carries other requests, too: the callable gets a stream instead of it.
+        return @request.http2? ? send_stream(raw) : hijack(raw) if raw
 
         send_file || send_array || send_stream
       ensure
@@ -106,12 +107,12 @@ module Chaton
           raise ResponseError, "the body may contain only Strings, but holds: #{parts.map(&:class).uniq.join(", ")}"
       end
 
-      def send_stream
+      def send_stream(callable = (@body if streaming?))
         @request.begin(@status, @headers) or
           raise ResponseError, "the headers cannot be sent: #{@headers.inspect[0, 200]}"
         return @request.end(true) if bodyless?
 
-        streaming? ? call_body : write_each
+        callable ? call_body(callable) : write_each
       end
 
       # What has no end, such as a stream of events, must not be read for these.
@@ -125,9 +126,9 @@ module Chaton
       end
 
       # The body may close the stream after it returned, from another thread.
-      def call_body
+      def call_body(callable)
         stream = Stream.new(@request.detach, @env["rack.input"])
-        @body.call(stream)
+        callable.call(stream)
         returned = true
       ensure
         stream.close(complete: false) unless returned

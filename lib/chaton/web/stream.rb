@@ -4,8 +4,8 @@ require "chaton/errors"
 
 module Chaton
   module Web
-    # The stream that a streaming body (Rack 3, responds to `call`) writes to and reads from. It may be closed later,
-    # from another thread.
+    # The stream that a streaming body (Rack 3, responds to `call`) writes to and reads from, and over HTTP/2 a partial
+    # hijack, too. It may be closed later, from another thread.
     class Stream
       # @param request [Native::Request] detached, so that only the stream responds
       # @param input [#read] the request's `rack.input`
@@ -35,6 +35,19 @@ module Chaton
       def <<(chunk)
         write(chunk)
         self
+      end
+
+      # Rack 2 demands it of a hijacked connection. It waits as {#write} does.
+      #
+      # @return [Integer] bytes written
+      def write_nonblock(chunk, exception: true) = write(chunk) # rubocop:disable Lint/UnusedMethodArgument
+
+      # Rack 2 demands it of a hijacked connection. It reads the request's body.
+      #
+      # @return [String, nil] nil at the end, without `exception`
+      # @raise [EOFError] at the end
+      def read_nonblock(length, buffer = nil, exception: true)
+        read(length, buffer) || (exception ? raise(EOFError, "end of file reached") : nil)
       end
 
       # Writes are not buffered.

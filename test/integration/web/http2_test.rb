@@ -20,6 +20,13 @@ class Http2Test < Minitest::Test
       when "/hijack" then env["rack.hijack"] ? env["rack.hijack"].call : [200, {}, ["no hijack"]]
       when "/cookies" then [200, { "set-cookie" => "a=1\nb=2", "Connection" => "close" }, ["c"]]
       when "/raise" then raise "asked for"
+      when "/partial"
+        partial = lambda do |io|
+          io << "par"
+          Thread.new { io.write_nonblock("tial") && io.close }
+        end
+        [200, { "rack.hijack" => partial }, []]
+      when "/switch" then [101, { "upgrade" => "x", "connection" => "upgrade" }, ->(_io) { raise "not switched" }]
       else [200, { "content-type" => "text/html" }, [env.values_at(*keys).join("|"), "-" * 2000]]
       end
     end)
@@ -53,7 +60,10 @@ class Http2Test < Minitest::Test
     refute_match(/connection: close/, cookies)
     assert_match(/:status: 500/, nghttp("-nv", "#{base}/raise"))
     assert_equal "no hijack", nghttp("#{base}/hijack")
+    assert_equal "partial", nghttp("#{base}/partial")
+    2.times { assert_match(/HTTP_1_1_REQUIRED/, nghttp("-nv", "#{base}/switch")) }
     assert_equal 0, server.stop
+    assert_equal 1, server.log.scan(%r{WARN .*101, but came over HTTP/2}).size, server.log
   end
 
   PAGE = Array.new(500) { |at| "<li>line #{at}</li>\n" }.join

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chaton_web::content_coding::ContentCoding;
+use chaton_web::head::Version;
 use chaton_web::response_head::{BodySize, CompressionOffer, EncodedHead, ResponseFraming};
 use chaton_web::{own_request_id, BodyPart, Capacity, ClientGone, Exchange, RequestBody};
 use magnus::gc::Marker;
@@ -284,6 +285,10 @@ impl Request {
         Ok(Self::wrap(ruby, rb_self.env_builder, exchange))
     }
 
+    fn is_http2(&self) -> Result<bool, Error> {
+        Ok(self.open()?.head().version == Version::Http2)
+    }
+
     fn is_hijacked(&self) -> bool {
         self.hijacked.get()
     }
@@ -424,6 +429,7 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     class.define_method("interim", method!(Request::interim, 1))?;
     class.define_method("hijack", method!(Request::hijack, 0))?;
     class.define_method("detach", method!(Request::detach, 0))?;
+    class.define_method("http2?", method!(Request::is_http2, 0))?;
     class.define_method("hijacked?", method!(Request::is_hijacked, 0))?;
     class.define_method("open?", method!(Request::is_open, 0))?;
     class.define_method("describe", method!(Request::describe, 0))?;

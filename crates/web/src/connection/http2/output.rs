@@ -45,9 +45,8 @@ impl Http2Stream {
             sent.memory += len;
             self.sent += len as u64;
             if response.status().is_informational() {
-                // 101 is of HTTP/1; the client that asked for it did not speak HTTP/2.
                 if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-                    return Err(StreamEnd::Cut);
+                    return Err(StreamEnd::NeedsHttp1);
                 }
                 self.respond.send_informational(response).map_err(|_| StreamEnd::Gone)?;
                 continue;

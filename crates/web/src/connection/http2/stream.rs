@@ -32,6 +32,8 @@ pub(super) enum StreamEnd {
     Gone,
     /// With an error, in the middle of its response.
     Cut,
+    /// The application wants to switch protocols.
+    NeedsHttp1,
     /// With a response of the engine. `has_head` says that the head of the request was read.
     Refused { response: ErrorResponse, has_head: bool },
 }
@@ -96,7 +98,8 @@ impl Http2Stream {
         match self.run(request).await {
             Ok(()) => self.client.resets.earn(),
             Err(StreamEnd::Gone) => self.client.resets.spend(),
-            Err(StreamEnd::Cut) => self.reset(),
+            Err(StreamEnd::Cut) => self.cut(),
+            Err(StreamEnd::NeedsHttp1) => self.require_http1(),
             Err(StreamEnd::Refused { response, has_head }) => self.refuse(response, has_head),
         }
     }
@@ -297,11 +300,31 @@ impl Http2Stream {
         }
     }
 
-    /// Ends the stream with an error.
-    fn reset(&mut self) {
+    /// Ends the stream with an error; what was sent of the response counts as in HTTP/1.
+    fn cut(&mut self) {
+        self.reset(Reason::INTERNAL_ERROR);
+        if self.body.is_some() {
+            self.finish();
+        }
+    }
+
+    /// HTTP/2 has no status 101 (RFC 9113 section 8.6). Clients that speak both versions make the
+    /// request again over HTTP/1.1.
+    fn require_http1(&mut self) {
+        self.reset(Reason::HTTP_1_1_REQUIRED);
+        if !self.shared.refused_upgrade.swap(true, Relaxed) {
+            self.shared.feed.warn(&format!(
+                "{} was answered 101, but came over HTTP/2, which has no upgrades (RFC 9113 section 8.6): the client \
+                 is asked to make the request over HTTP/1.1. Further ones get no line",
+                self.exchange.describe()
+            ));
+        }
+    }
+
+    fn reset(&mut self, reason: Reason) {
         match &mut self.body {
-            Some(body) => body.send_reset(Reason::INTERNAL_ERROR),
-            None => self.respond.send_reset(Reason::INTERNAL_ERROR),
+            Some(body) => body.send_reset(reason),
+            None => self.respond.send_reset(reason),
         }
     }
 }
