@@ -33,6 +33,7 @@ mod engine;
 mod error;
 mod error_response;
 mod exchange;
+mod file_answer;
 mod forwarded;
 pub mod head;
 pub mod limits;
@@ -62,6 +63,7 @@ pub use config::{AccessLog, Config, Listener, ListenerKind};
 pub use engine::Engine;
 pub use error::Error;
 pub use exchange::{own_request_id, Exchange};
+pub use file_answer::FileAnswer;
 pub use forwarded::{Forwarded, ForwardedHeader, ForwardedSettings, Network};
 pub use head::{parse, BodyFraming, HeadError, Parsed, RequestHead, Span, Version};
 pub use limits::{Limits, Timeouts};
@@ -72,7 +74,7 @@ pub use response_head::{
     ResponseHead,
 };
 pub use server_timing::ServerTiming;
-pub use static_files::StaticSettings;
+pub use static_files::{open_below, StaticSettings};
 pub use stats::Stats;
 pub use streamed_body::{BodyCut, BodyRead, StreamedBody};
 pub use tls::{CertificateFiles, OldestVersion, TlsPeer, TlsSettings, VerifyMode};

@@ -8,8 +8,8 @@ use crate::head::RequestHead;
 /// What identifies a version of a representation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Validators<'a> {
-    /// A strong one, with its quotes.
-    pub etag: &'a str,
+    /// With its quotes; it may be a weak one.
+    pub etag: &'a [u8],
     /// Seconds after 1970.
     pub modified_s: u64,
 }
@@ -55,7 +55,7 @@ impl Validators<'_> {
     pub fn range_applies(&self, head: &RequestHead) -> bool {
         match head.header("if-range") {
             None => true,
-            Some(value) if value.starts_with(b"\"") => value == self.etag.as_bytes(),
+            Some(value) if value.starts_with(b"\"") => value == self.etag,
             Some(value) => date_of(value) == Some(self.modified()),
         }
     }
@@ -67,14 +67,18 @@ impl Validators<'_> {
     /// Whether a list of tags names this version. A tag holds no comma in practice; one that does
     /// never equals ours.
     fn matches(&self, list: &[u8], weakly: bool) -> bool {
+        let opaque = |tag| <[u8]>::strip_prefix(tag, b"W/").unwrap_or(tag);
         list.split(|&byte| byte == b',').map(trim).any(|tag| {
-            let tag = if weakly { tag.strip_prefix(b"W/").unwrap_or(tag) } else { tag };
-            tag == b"*" || tag == self.etag.as_bytes()
+            let is_same = match weakly {
+                true => opaque(tag) == opaque(self.etag),
+                false => tag == self.etag && !tag.starts_with(b"W/"),
+            };
+            tag == b"*" || is_same
         })
     }
 }
 
-fn date_of(value: &[u8]) -> Option<SystemTime> {
+pub(crate) fn date_of(value: &[u8]) -> Option<SystemTime> {
     httpdate::parse_http_date(std::str::from_utf8(value).ok()?).ok()
 }
 
@@ -97,7 +101,7 @@ mod tests {
         head
     }
 
-    const VERSION: Validators<'_> = Validators { etag: "\"a-1\"", modified_s: 784_111_777 };
+    const VERSION: Validators<'_> = Validators { etag: b"\"a-1\"", modified_s: 784_111_777 };
 
     #[test]
     fn conditions_are_evaluated_in_their_order() {

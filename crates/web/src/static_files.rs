@@ -26,14 +26,13 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 
 use crate::body_part::BodyPart;
-use crate::byte_range::{self, ByteRange};
 use crate::config::is_among;
 use crate::content_coding::{AcceptedCodings, ContentCoding};
 use crate::date::http_date;
 use crate::error::Error;
 use crate::exchange::Exchange;
+use crate::file_answer::{append_range, select};
 use crate::media_type;
-use crate::preconditions::Precondition;
 use crate::request_body::RequestBody;
 use crate::response_head::{
     BodySize, ResponseContext, ResponseError, ResponseFraming, ResponseHead,
@@ -42,6 +41,7 @@ use crate::response_head::{
 use cache::ResourceCache;
 use file_name::FileName;
 use resource::{Representation, Resource};
+pub use root::open_below;
 use root::{NoFile, RootDirectory, StaticFileStamp};
 
 /// Content up to this size is sent in one buffer with the head.
@@ -317,24 +317,10 @@ impl StaticFiles {
         content: Content,
     ) -> Result<(), ResponseError> {
         let (head, len) = (exchange.head(), chosen.stamp.len);
-        let is_head = head.is_head();
-        let validators = chosen.validators();
-        let range = match head.header("range") {
-            Some(value) if !is_head && validators.range_applies(head) => {
-                byte_range::parse(value, len)
-            }
-            _ => ByteRange::Whole,
-        };
-        let (status, part) = match (validators.check(head), range) {
-            (Precondition::Failed, _) => (412, 0..0),
-            (Precondition::NotModified, _) => (304, 0..0),
-            (Precondition::Holds, ByteRange::Unsatisfiable) => (416, 0..0),
-            (Precondition::Holds, ByteRange::Part { start, end }) => (206, start..end),
-            (Precondition::Holds, ByteRange::Whole) => (200, 0..len),
-        };
+        let (status, part) = select(head, chosen.validators(), len);
         let context = ResponseContext {
             version: head.version,
-            is_head,
+            is_head: head.is_head(),
             keep_alive: exchange.keep_alive(),
             compression: None,
             timing: None,
@@ -347,14 +333,7 @@ impl StaticFiles {
                 out.header(b"Content-Encoding", coding.name().as_bytes())?;
             }
         }
-        match status {
-            206 => {
-                let range = format!("bytes {}-{}/{len}", part.start, part.end - 1);
-                out.header(b"Content-Range", range.as_bytes())?;
-            }
-            416 => out.header(b"Content-Range", format!("bytes */{len}").as_bytes())?,
-            _ => {}
-        }
+        append_range(&mut out, status, &part, len)?;
         if matches!(status, 200 | 206 | 304) {
             self.append_caching(&mut out, resource, chosen)?;
         }
@@ -399,7 +378,7 @@ impl StaticFiles {
     ) -> Result<(), ResponseError> {
         let validators = chosen.validators();
         out.header(b"Last-Modified", &http_date(validators.modified_s))?;
-        out.header(b"ETag", validators.etag.as_bytes())?;
+        out.header(b"ETag", validators.etag)?;
         if resource.representations.len() > 1 {
             out.header(b"Vary", b"Accept-Encoding")?;
         }

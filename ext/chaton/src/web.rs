@@ -2,6 +2,7 @@
 
 pub mod engine;
 pub mod env_builder;
+pub mod files;
 pub mod header_keys;
 pub mod pinned_strings;
 pub mod request;

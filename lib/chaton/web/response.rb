@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "chaton/errors"
+require "chaton/web/sendfile"
 require "chaton/web/stream"
 
 module Chaton
@@ -93,7 +94,7 @@ module Chaton
       def send_file
         path = @body.to_path if @body.respond_to?(:to_path)
         # It is nil for a pipe, and may be a Pathname.
-        path && @request.finish_file(@status, @headers, path.to_s)
+        path && @request.finish_file(@status, @headers, path.to_s, (@body.fileno if @body.is_a?(Sendfile::FileBody)))
       end
 
       def send_array

@@ -8,13 +8,19 @@ module Chaton
     # one of the directories, escaped as in a URL), as Apache and nginx do. Only files below the directories of
     # `sendfile_roots` are sent; with another one the answer is 404.
     class Sendfile
-      # The file as a body; the kernel sends it.
-      FileBody = Struct.new(:to_path, :original) do
-        # @return [nil]
-        def each = File.open(to_path, "rb") { |file| yield file.read(65_536) until file.eof? }
+      # The open file as a body; the kernel sends it.
+      FileBody = Struct.new(:to_path, :file, :original) do
+        # @return [Integer]
+        def fileno = file.fileno
 
-        # Closes the body that the application gave.
-        def close = (original.close if original.respond_to?(:close))
+        # @return [nil]
+        def each = (yield file.read(65_536) until file.eof?)
+
+        # Closes the file, and the body that the application gave.
+        def close
+          file.close
+          original.close if original.respond_to?(:close)
+        end
       end
 
       HEADERS = %w[x-sendfile x-accel-redirect].freeze
@@ -25,7 +31,7 @@ module Chaton
       # @param log [Telemetry::Log]
       def initialize(app, roots, log:)
         @app = app
-        @roots = roots.map { |root| File.join(File.realpath(root), "") }
+        @roots = roots.map { |root| File.realpath(root) }
         @log = log
       rescue SystemCallError => e
         raise ConfigError, "sendfile_roots: #{e.message}"
@@ -37,28 +43,27 @@ module Chaton
         status, headers, body = answer = @app.call(env)
         name = headers.each_key.find { |key| HEADERS.include?(key.downcase) } or return answer
         headers = headers.reject { |key, _| DROPPED.include?(key.downcase) }
-        path = found(name.downcase, answer[1][name]) or return missing(body, name, answer[1][name])
+        file = found(name.downcase, answer[1][name]) or return missing(body, name, answer[1][name])
 
-        [status, headers, FileBody.new(path, body)]
+        [status, headers, FileBody.new(*file, body)]
       end
 
       private
 
+      # @return [Array(String, File), nil] nil if it is not below a root, or no file
       def found(name, value)
-        return below(value) if name == "x-sendfile"
+        return open_below(value) if name == "x-sendfile"
 
         path = URI.decode_www_form_component(value[/\A[^?]*/].gsub("+", "%2B"))
-        @roots.filter_map { |root| below(File.join(root, path)) }.first
+        @roots.each { |root| file = open_below(File.join(root, path)) and return file }
+        nil
       rescue ArgumentError
         nil
       end
 
-      # @return [String, nil] nil if it is not below a root, or no file
-      def below(path)
-        real = File.realpath(path)
-        real if File.file?(real) && @roots.any? { |root| real.start_with?(root) }
-      rescue SystemCallError, ArgumentError
-        nil
+      # Only once: a path may name another file later.
+      def open_below(path)
+        descriptor = Native::Web.open_below(@roots, path) and [path, File.for_fd(descriptor, "rb")]
       end
 
       def missing(body, name, value)

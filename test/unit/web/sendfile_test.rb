@@ -4,6 +4,7 @@ require "test_helper"
 require "tmpdir"
 require "fileutils"
 require "chaton/errors"
+require "chaton/native"
 require "chaton/web/sendfile"
 
 class SendfileTest < Minitest::Test
@@ -40,6 +41,16 @@ class SendfileTest < Minitest::Test
       file.close
       assert body.closed
     end
+  end
+
+  def test_a_file_that_is_replaced_by_a_link_to_another_one_is_not_sent
+    path = File.join(@dir, "storage/a/b c.txt")
+    _, _, file = answer("X-Sendfile" => path, body: Body.new)
+    File.symlink("../../secret", "#{path}.new")
+    File.rename("#{path}.new", path)
+    assert_equal "content", file.enum_for.to_a.join
+    file.close
+    assert_equal 404, answer("X-Sendfile" => path, body: Body.new).first
   end
 
   def test_the_root_directory_of_the_machine_has_all_files

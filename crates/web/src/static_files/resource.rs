@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use crate::content_coding::{AcceptedCodings, ContentCoding};
+use crate::file_answer::etag_of;
 use crate::preconditions::Validators;
 
 use super::root::StaticFileStamp;
@@ -21,7 +22,7 @@ pub(super) struct Representation {
 
 impl Representation {
     pub fn new(coding: Option<ContentCoding>, name: String, stamp: StaticFileStamp) -> Self {
-        let mut etag = format!("\"{:x}{:08x}-{:x}", stamp.modified_s, stamp.modified_ns, stamp.len);
+        let mut etag = etag_of(stamp.modified_s, stamp.modified_ns, stamp.len);
         if let Some(coding) = coding {
             // Writing to a String can't fail.
             let _ = write!(etag, "-{}", coding.name());
@@ -31,7 +32,7 @@ impl Representation {
     }
 
     pub fn validators(&self) -> Validators<'_> {
-        Validators { etag: &self.etag, modified_s: self.stamp.modified_s }
+        Validators { etag: self.etag.as_bytes(), modified_s: self.stamp.modified_s }
     }
 }
 

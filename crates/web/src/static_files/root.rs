@@ -1,9 +1,10 @@
 //! The directory whose files are served. Nothing outside of it can be opened through it.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{fstat, openat, openat2, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -62,7 +63,12 @@ impl RootDirectory {
     /// Opens a regular file by its name below the root. With `may_wait` false it does not wait for
     /// the disk, as far as the kernel can tell before: older kernels than 5.12 can't, and a lookup
     /// then reads a few blocks of directories at most.
-    pub fn file(&self, name: &str, may_wait: bool) -> Result<(File, StaticFileStamp), NoFile> {
+    pub fn file(
+        &self,
+        name: impl AsRef<[u8]>,
+        may_wait: bool,
+    ) -> Result<(File, StaticFileStamp), NoFile> {
+        let name = name.as_ref();
         let opened = match self.resolution {
             Resolution::Openat2 { tells_waits } => {
                 let cached = tells_waits && !may_wait;
@@ -79,8 +85,8 @@ impl RootDirectory {
         Ok((file, stamp))
     }
 
-    fn by_parts(&self, name: &str) -> Result<OwnedFd, Errno> {
-        let mut parts: Vec<&str> = name.split('/').collect();
+    fn by_parts(&self, name: &[u8]) -> Result<OwnedFd, Errno> {
+        let mut parts: Vec<&[u8]> = name.split(|&byte| byte == b'/').collect();
         let file = parts.pop().unwrap_or_default();
         let mut directory: Option<OwnedFd> = None;
         for part in parts {
@@ -97,6 +103,17 @@ impl RootDirectory {
         self.resolution = Resolution::ByParts;
         self
     }
+}
+
+/// Opens a regular file below one of the directories, whose paths have no symbolic links. The path may have some that
+/// lead into one of them. The path may change after it was resolved, so the file is opened from the directory on: a
+/// symbolic link that was put there meanwhile leads nowhere else.
+pub fn open_below(roots: &[PathBuf], path: &Path) -> Option<File> {
+    let path = fs::canonicalize(path).ok()?;
+    let root = roots.iter().find(|root| path.starts_with(root))?;
+    let name = path.strip_prefix(root).ok()?.as_os_str().as_bytes();
+    let (file, _) = RootDirectory::open(root).ok()?.file(name, true).ok()?;
+    Some(file)
 }
 
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);

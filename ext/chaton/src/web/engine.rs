@@ -18,6 +18,7 @@ use crate::handle::Handle;
 use crate::pool::RbPool;
 use crate::traces;
 use crate::web::env_builder::EnvBuilder;
+use crate::web::files;
 use crate::web::request::Request;
 
 /// The engine as a Ruby object.
@@ -104,6 +105,7 @@ fn own_listeners(list: RArray) -> Result<Vec<Listener>, Error> {
 pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     let class = native.define_class("Web", ruby.class_object())?;
     class.define_singleton_method("start", function!(RbWeb::start, 3))?;
+    class.define_singleton_method("open_below", function!(files::descriptor_below, 2))?;
     class.define_singleton_method("check_tls", function!(RbWeb::check_tls, 1))?;
     class.define_method("reload_certificates", method!(RbWeb::reload_certificates, 0))?;
     class.define_method("pause_accept", method!(RbWeb::pause_accept, 0))?;

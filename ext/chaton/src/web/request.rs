@@ -4,18 +4,16 @@
 //! a response, the client gets a 500.
 
 use std::cell::{Cell, RefCell};
-use std::ffi::OsStr;
-use std::fs::{File, OpenOptions};
 use std::os::fd::IntoRawFd;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use chaton_web::content_coding::ContentCoding;
 use chaton_web::head::Version;
 use chaton_web::response_head::{BodySize, CompressionOffer, EncodedHead, ResponseFraming};
-use chaton_web::{own_request_id, BodyPart, Capacity, ClientGone, Exchange, RequestBody};
+use chaton_web::{
+    own_request_id, BodyPart, Capacity, ClientGone, Exchange, FileAnswer, RequestBody,
+};
 use magnus::gc::Marker;
 use magnus::rb_sys::{AsRawValue, FromRawValue};
 use magnus::{
@@ -25,7 +23,7 @@ use rb_sys::VALUE;
 
 use crate::gvl::{check_interrupts, without_gvl, without_gvl_to_the_end};
 use crate::web::{
-    env_builder::EnvBuilder, pinned_strings, response, streamed_body::RbStreamedBody,
+    env_builder::EnvBuilder, files, pinned_strings, response, streamed_body::RbStreamedBody,
 };
 use crate::{error, handle, traces};
 
@@ -114,8 +112,9 @@ impl Request {
         headers: Value,
         size: BodySize,
         offer: Option<CompressionOffer>,
+        file: Option<&FileAnswer>,
     ) -> Result<Option<EncodedHead>, Error> {
-        let head = response::head(exchange, status, headers, size, offer)?;
+        let head = response::head(exchange, status, headers, size, offer, file)?;
         if head.is_some() {
             traces::responded(exchange, status, self.env.get());
         }
@@ -175,7 +174,7 @@ impl Request {
         let Some(total) = response::strings_len(ruby, body) else { return Ok(false) };
         let exchange = rb_self.open()?;
         let (size, offer) = (BodySize::Known(total), exchange.compression());
-        let Some(head) = rb_self.head(&exchange, status, headers, size, offer)? else {
+        let Some(head) = rb_self.head(&exchange, status, headers, size, offer, None)? else {
             return Ok(false);
         };
         drop(rb_self.exchange.take());
@@ -183,28 +182,39 @@ impl Request {
         Ok(true)
     }
 
-    /// Sends a file. False when the head or the file is not of the common kind.
-    fn finish_file(&self, status: Value, headers: Value, path: RString) -> Result<bool, Error> {
-        let exchange = self.open()?;
-        // SAFETY: copied at once.
-        let path = OsStr::from_bytes(unsafe { path.as_slice() }).to_owned();
-        // The file may be on a mount that does not respond.
-        let opened = loop {
-            match without_gvl(|| open_file(&path), &|| {}) {
-                Some(opened) => break opened,
-                None => check_interrupts()?,
-            }
-        };
-        let Some((file, len)) = opened else { return Ok(false) };
+    /// Sends a file, or what the request asks for of it. `descriptor` is that of a file that the server has opened for
+    /// the application. False when the head or the file is not of the common kind.
+    fn finish_file(
+        ruby: &Ruby,
+        rb_self: &Self,
+        status: Value,
+        headers: Value,
+        path: RString,
+        descriptor: Option<i32>,
+    ) -> Result<bool, Error> {
+        let exchange = rb_self.open()?;
+        let Some((file, about)) = files::open(path, descriptor)? else { return Ok(false) };
+        let Some(status) = magnus::Integer::from_value(status) else { return Ok(false) };
+        let status = status.to_u16().unwrap_or(0);
+        let mut answer = FileAnswer::new(status, &about, descriptor.is_some());
+        let noted = response::each_line(headers, |name, value| {
+            answer.note(name, value);
+            Ok(())
+        })?;
+        if !noted {
+            return Ok(false);
+        }
+        answer.select(exchange.head());
+        let (offset, len) = (answer.range.start, answer.range.end - answer.range.start);
         // The kernel sends it as it is.
         let size = BodySize::Known(len);
-        let Some(head) = self.head(&exchange, status, headers, size, None)? else {
-            return Ok(false);
-        };
-        drop(self.exchange.take());
+        let status = ruby.integer_from_u64(answer.status.into()).as_value();
+        let head = rb_self.head(&exchange, status, headers, size, None, Some(&answer))?;
+        let Some(head) = head else { return Ok(false) };
+        drop(rb_self.exchange.take());
         let tail = match head.framing {
             ResponseFraming::None => None,
-            _ => Some(BodyPart::File { file, offset: 0, len }),
+            _ => Some(BodyPart::File { file, offset, len }),
         };
         exchange.complete(head.bytes, tail, head.keep_alive);
         Ok(true)
@@ -214,7 +224,7 @@ impl Request {
     fn begin(&self, status: Value, headers: Value) -> Result<bool, Error> {
         let exchange = self.open()?;
         let (size, offer) = (BodySize::Unknown, exchange.compression());
-        let Some(head) = self.head(&exchange, status, headers, size, offer)? else {
+        let Some(head) = self.head(&exchange, status, headers, size, offer, None)? else {
             return Ok(false);
         };
         if let Some(coding) = head.coding {
@@ -232,7 +242,7 @@ impl Request {
         headers: Value,
     ) -> Result<Option<RString>, Error> {
         let exchange = rb_self.open()?;
-        let head = rb_self.head(&exchange, status, headers, BodySize::Hijack, None)?;
+        let head = rb_self.head(&exchange, status, headers, BodySize::Hijack, None, None)?;
         Ok(head.map(|head| ruby.str_from_slice(&head.bytes)))
     }
 
@@ -333,14 +343,6 @@ impl Request {
     }
 }
 
-/// A regular file and its length.
-fn open_file(path: &OsStr) -> Option<(File, u64)> {
-    // A blocking open of a FIFO would wait for its writer.
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
-    let about = file.metadata().ok()?;
-    about.is_file().then_some((file, about.len()))
-}
-
 fn send_parts(exchange: Arc<Exchange>, head: EncodedHead, body: RArray, total: u64) {
     if let Some(coding) = head.coding {
         return send_encoded(&exchange, head, coding, body);
@@ -421,7 +423,7 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     class.undef_default_alloc_func();
     class.define_method("env", method!(Request::env, 0))?;
     class.define_method("finish", method!(Request::finish, 3))?;
-    class.define_method("finish_file", method!(Request::finish_file, 3))?;
+    class.define_method("finish_file", method!(Request::finish_file, 4))?;
     class.define_method("begin", method!(Request::begin, 2))?;
     class.define_method("hijack_head", method!(Request::hijack_head, 2))?;
     class.define_method("write", method!(Request::write, 1))?;

@@ -11,7 +11,7 @@ use chaton_web::head::Version;
 use chaton_web::response_head::{
     BodySize, CompressionOffer, EncodedHead, ResponseContext, ResponseError, ResponseHead,
 };
-use chaton_web::Exchange;
+use chaton_web::{Exchange, FileAnswer};
 use magnus::rb_sys::{AsRawValue, FromRawValue};
 use magnus::{prelude::*, Error, RArray, RHash, RString, Ruby, Value};
 use rb_sys::VALUE;
@@ -28,8 +28,8 @@ enum HeaderStop {
     Panicked,
 }
 
-struct HeaderWriter<'a, 'b> {
-    head: &'a mut ResponseHead<'b>,
+struct HeaderVisit<F> {
+    line: F,
     stop: Option<HeaderStop>,
 }
 
@@ -49,7 +49,8 @@ pub fn facts(exchange: &Exchange, compression: Option<CompressionOffer>) -> Resp
     }
 }
 
-/// Encodes the head; `None` when the shape is not the common one.
+/// Encodes the head; `None` when the shape is not the common one. Some of the headers of a file
+/// are those of its answer.
 ///
 /// # Errors
 /// `Chaton::ResponseError` naming the status or header that cannot be sent.
@@ -59,21 +60,44 @@ pub fn head(
     headers: Value,
     size: BodySize,
     compression: Option<CompressionOffer>,
+    file: Option<&FileAnswer>,
 ) -> Result<Option<EncodedHead>, Error> {
-    let Some(headers) = RHash::from_value(headers) else { return Ok(None) };
     let Some(status) = magnus::Integer::from_value(status) else { return Ok(None) };
     let status = status.to_u16().unwrap_or(0);
     let facts = facts(exchange, compression);
     let mut head = ResponseHead::new(exchange.take_buffer(), status, &facts).map_err(refused)?;
-    let mut writer = HeaderWriter { head: &mut head, stop: None };
-    // SAFETY: `writer` outlives the call; the callback neither raises nor lets a
+    let has_shape = each_line(headers, |name, value| match file {
+        Some(file) if !file.keeps(name) => Ok(()),
+        _ => head.header(name, value),
+    })?;
+    if !has_shape {
+        return Ok(None);
+    }
+    if let Some(file) = file {
+        file.append(&mut head).map_err(refused)?;
+    }
+    head.finish(size).map(Some).map_err(refused)
+}
+
+/// Calls `line` for each header; false when the headers are not of the common shape.
+pub fn each_line<F>(headers: Value, line: F) -> Result<bool, Error>
+where
+    F: FnMut(&[u8], &[u8]) -> Result<(), ResponseError>,
+{
+    let Some(headers) = RHash::from_value(headers) else { return Ok(false) };
+    let mut visit = HeaderVisit { line, stop: None };
+    // SAFETY: `visit` outlives the call; the callback neither raises nor lets a
     // panic out, and changes no Ruby object.
     unsafe {
-        rb_sys::rb_hash_foreach(headers.as_raw(), Some(each_header), (&raw mut writer) as VALUE);
+        rb_sys::rb_hash_foreach(
+            headers.as_raw(),
+            Some(visit_header::<F>),
+            (&raw mut visit) as VALUE,
+        );
     }
-    match writer.stop {
-        None => head.finish(size).map(Some).map_err(refused),
-        Some(HeaderStop::Shape) => Ok(None),
+    match visit.stop {
+        None => Ok(true),
+        Some(HeaderStop::Shape) => Ok(false),
         Some(HeaderStop::Refused(why)) => Err(refused(why)),
         Some(HeaderStop::Panicked) => {
             Err(error::named("Error", "writing the headers failed inside"))
@@ -81,37 +105,39 @@ pub fn head(
     }
 }
 
-unsafe extern "C" fn each_header(name: VALUE, value: VALUE, writer: VALUE) -> c_int {
-    // SAFETY: `head` passes its own `HeaderWriter`; name and value are live.
-    let (writer, name, value) = unsafe {
-        (&mut *(writer as *mut HeaderWriter), Value::from_raw(name), Value::from_raw(value))
+unsafe extern "C" fn visit_header<F>(name: VALUE, value: VALUE, visit: VALUE) -> c_int
+where
+    F: FnMut(&[u8], &[u8]) -> Result<(), ResponseError>,
+{
+    // SAFETY: `each_line` passes its own `HeaderVisit`; name and value are live.
+    let (visit, name, value) = unsafe {
+        (&mut *(visit as *mut HeaderVisit<F>), Value::from_raw(name), Value::from_raw(value))
     };
-    let put = AssertUnwindSafe(|| put_header(writer.head, name, value));
-    writer.stop = catch_unwind(put).unwrap_or(Some(HeaderStop::Panicked));
-    if writer.stop.is_some() {
+    let put = AssertUnwindSafe(|| put_header(&mut visit.line, name, value));
+    visit.stop = catch_unwind(put).unwrap_or(Some(HeaderStop::Panicked));
+    if visit.stop.is_some() {
         STOP
     } else {
         CONTINUE
     }
 }
 
-fn put_header(head: &mut ResponseHead<'_>, name: Value, value: Value) -> Option<HeaderStop> {
+fn put_header<F>(line: &mut F, name: Value, value: Value) -> Option<HeaderStop>
+where
+    F: FnMut(&[u8], &[u8]) -> Result<(), ResponseError>,
+{
     let Some(name) = RString::from_value(name) else { return Some(HeaderStop::Shape) };
+    // SAFETY: the bytes are copied at once.
+    let mut put = |value: RString| unsafe { line(name.as_slice(), value.as_slice()) }.err();
     if let Some(value) = RString::from_value(value) {
-        return put_line(head, name, value);
+        return put(value).map(HeaderStop::Refused);
     }
     let Some(values) = RArray::from_value(value) else { return Some(HeaderStop::Shape) };
     // SAFETY: nothing changes the Array while its elements are copied.
     unsafe { values.as_slice() }.iter().find_map(|value| match RString::from_value(*value) {
-        Some(value) => put_line(head, name, value),
+        Some(value) => put(value).map(HeaderStop::Refused),
         None => Some(HeaderStop::Shape),
     })
-}
-
-fn put_line(head: &mut ResponseHead<'_>, name: RString, value: RString) -> Option<HeaderStop> {
-    // SAFETY: the bytes are copied at once.
-    let (name, value) = unsafe { (name.as_slice(), value.as_slice()) };
-    head.header(name, value).err().map(HeaderStop::Refused)
 }
 
 fn refused(why: ResponseError) -> Error {
