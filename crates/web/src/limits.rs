@@ -61,7 +61,7 @@ impl Limits {
             connections_max: 10_000,
             tls_handshakes_max: 1000,
             http2_streams_max: 100,
-            http2_resets_max: 100,
+            http2_resets_max: 400,
             requests_per_connection_max: 0,
             reply_memory_bytes_max: 1 << 20,
             reply_spool_bytes_max: 1 << 30,

@@ -5,13 +5,13 @@ mod body;
 mod body_clock;
 mod head;
 mod output;
-mod reset_budget;
 mod stream;
 mod transport;
 mod upload;
+mod waste;
 
 use std::future::{poll_fn, Future};
-use std::pin::Pin;
+use std::pin::{pin, Pin};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -28,9 +28,9 @@ use crate::tls::TlsPeer;
 
 use super::{Connection, ConnectionGuard};
 
-use reset_budget::ResetBudget;
 use stream::Http2Stream;
 use transport::Http2Transport;
+use waste::Waste;
 
 /// How a client that knows the server begins (RFC 9113 section 3.4); no request of HTTP/1 can.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -44,6 +44,9 @@ const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
 const SEND_BYTES_MAX: usize = 4 * output::DATA_BYTES_MAX;
 /// Streams that one side gave up and that are remembered, for frames that still come.
 const RESETS_MAX: usize = 32;
+/// Unread DATA frames may be as short as this allows: 2,000 of 10 bytes. The crate would derive it
+/// from the connection's window.
+const SHORT_DATA_BUDGET: usize = 512 * 1024;
 
 /// Whether these are the first bytes of a connection of HTTP/2.
 pub(super) fn is_preface(first: &[u8]) -> bool {
@@ -57,7 +60,7 @@ struct Client {
     listener: usize,
     remote: Arc<str>,
     tls: Option<Arc<TlsPeer>>,
-    resets: Arc<ResetBudget>,
+    waste: Arc<Waste>,
     /// Requests under way.
     requests: Arc<AtomicUsize>,
     /// Of the connection's task, which looks whether there are any.
@@ -74,8 +77,8 @@ struct Http2Connection<'a> {
     idle_since: Option<Instant>,
     /// The last bytes of answers waited for the client's windows then.
     was_sending: bool,
-    /// The client knows that it gets no further stream.
-    leaving: bool,
+    /// Since when the client knows that it gets no further stream.
+    leaving: Option<Instant>,
     served: u64,
     guard: &'a mut ConnectionGuard,
 }
@@ -88,17 +91,14 @@ impl Connection {
             listener: self.listener,
             remote: Arc::clone(&self.remote),
             tls: self.tls.clone(),
-            resets: Arc::new(ResetBudget::new(shared.config.limits.http2_resets_max)),
+            waste: Arc::new(Waste::new(shared.config.limits.http2_resets_max)),
             requests: Arc::default(),
             connection: self.waker.clone(),
         };
         let end_turn = || shared.flush_submitted();
-        let transport =
-            Http2Transport::new(&mut self.socket, self.unread.take(), &shared, &end_turn);
-        let handshake = settings(&shared).handshake(transport);
-        // A client that says nothing is closed as one that begins a head and does not end it.
-        let shaken = tokio::time::timeout(shared.config.timeouts.header, handshake).await;
-        let Ok(Ok(frames)) = shaken else { return };
+        let (first, waste) = (self.unread.take(), Arc::clone(&client.waste));
+        let transport = Http2Transport::new(&mut self.socket, first, &shared, waste, &end_turn);
+        let Some(frames) = shake_hands(&shared, transport).await else { return };
         let mut connection = Http2Connection {
             shared: Arc::clone(&shared),
             frames,
@@ -106,12 +106,39 @@ impl Connection {
             timer: Box::pin(sleep_until(Instant::now().into())),
             idle_since: None,
             was_sending: false,
-            leaving: false,
+            leaving: None,
             served: 0,
             guard: &mut self.guard,
         };
         poll_fn(|cx| connection.poll(cx)).await;
+        drop(connection);
+        // The client may still send, be it that it has read the last answers.
+        self.linger().await;
     }
+}
+
+/// Reads the preface. A client that says nothing is closed as one that begins a head and does not
+/// end it, and soon once the server drains.
+async fn shake_hands<'a>(
+    shared: &ServerState,
+    transport: Http2Transport<'a>,
+) -> Option<Frames<Http2Transport<'a>, Bytes>> {
+    let since = Instant::now();
+    let mut handshake = pin!(settings(shared).handshake(transport));
+    let mut timer = pin!(sleep_until(since.into()));
+    poll_fn(|cx| {
+        if let Poll::Ready(shaken) = handshake.as_mut().poll(cx) {
+            return Poll::Ready(shaken.ok());
+        }
+        let timeouts = &shared.config.timeouts;
+        let time = match shared.exchanges.is_draining() {
+            true => timeouts.header.min(timeouts.drain_idle),
+            false => timeouts.header,
+        };
+        timer.as_mut().reset((since + time).into());
+        timer.as_mut().poll(cx).map(|()| None)
+    })
+    .await
 }
 
 fn settings(shared: &ServerState) -> Builder {
@@ -124,7 +151,9 @@ fn settings(shared: &ServerState) -> Builder {
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_send_buffer_size(SEND_BYTES_MAX)
         .max_concurrent_reset_streams(RESETS_MAX)
-        .max_pending_accept_reset_streams(RESETS_MAX);
+        // A client may leave a page while all of its requests are on their way.
+        .max_pending_accept_reset_streams(limits.http2_streams_max as usize)
+        .data_frame_budget(SHORT_DATA_BUDGET);
     builder
 }
 
@@ -135,8 +164,9 @@ impl Http2Connection<'_> {
         if self.shared.exchanges.is_draining() {
             self.leave();
         }
-        if self.client.resets.is_spent() {
-            self.frames.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+        self.client.waste.begin_turn();
+        if self.client.waste.is_spent() {
+            self.calm();
         }
         loop {
             match self.frames.poll_accept(cx) {
@@ -151,13 +181,36 @@ impl Http2Connection<'_> {
         }
     }
 
-    fn begin(&mut self, request: Request<RecvStream>, respond: SendResponse<Bytes>) {
+    /// The client has wasted too much. What it was promised is answered, unless it goes on.
+    fn calm(&mut self) {
+        self.leave();
+        if self.client.requests.load(Relaxed) == 0 || self.client.waste.is_over() {
+            self.frames.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+        }
+    }
+
+    /// Why the client gets no further request through, if so: it has wasted too much, or was told to
+    /// leave and answers no PING, without which h2 sends no GOAWAY that names a last stream.
+    fn refusal(&self, now: Instant) -> Option<Reason> {
+        if self.client.waste.is_spent() {
+            return Some(Reason::ENHANCE_YOUR_CALM);
+        }
+        let until = self.leaving? + self.shared.config.timeouts.drain_idle;
+        (now > until).then_some(Reason::REFUSED_STREAM)
+    }
+
+    fn begin(&mut self, request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
+        let now = Instant::now();
+        if let Some(reason) = self.refusal(now) {
+            return respond.send_reset(reason);
+        }
+        self.client.waste.began(respond.stream_id().into());
         self.served += 1;
         // From here on its requests count.
         self.guard.served();
         let requests_max = self.shared.config.limits.requests_per_connection_max;
         let is_last = requests_max > 0 && self.served >= requests_max;
-        if is_last || self.shared.should_move_connection(Instant::now()) {
+        if is_last || self.shared.should_move_connection(now) {
             self.leave();
         }
         let (shared, client) = (Arc::clone(&self.shared), self.client.clone());
@@ -169,8 +222,8 @@ impl Http2Connection<'_> {
 
     /// Tells the client to make its next requests elsewhere; those under way are answered.
     fn leave(&mut self) {
-        if !self.leaving {
-            self.leaving = true;
+        if self.leaving.is_none() {
+            self.leaving = Some(Instant::now());
             self.frames.graceful_shutdown();
             self.client.connection.wake_by_ref();
         }
@@ -184,7 +237,7 @@ impl Http2Connection<'_> {
             self.idle_since = None;
         }
         let timeouts = &self.shared.config.timeouts;
-        let time = match (self.leaving, sending) {
+        let time = match (self.leaving.is_some(), sending) {
             (false, _) => timeouts.idle,
             (true, true) => timeouts.write,
             (true, false) => timeouts.drain_idle,
@@ -193,7 +246,7 @@ impl Http2Connection<'_> {
         if !self.is_over(since + time, cx) {
             return Poll::Pending;
         }
-        if self.leaving {
+        if self.leaving.is_some() {
             return Poll::Ready(());
         }
         self.leave();

@@ -57,9 +57,9 @@ module Chaton
                   "ones cannot keep others out."),
         Option.in(:web, :http2_streams_max, :limits, Types::Number.new(1..65_535), 100,
                   "Requests of one HTTP/2 connection under way at once; its client waits with the next one."),
-        Option.in(:web, :http2_resets_max, :limits, Types::Number.new(1..1_000_000), 100,
+        Option.in(:web, :http2_resets_max, :limits, Types::Number.new(1..1_000_000), 400,
                   "Requests an HTTP/2 client may give up on a connection beyond those it lets be answered; then the " \
-                  "connection is closed (rapid reset)."),
+                  "connection is closed (rapid reset). Time forgives an eighth of them each second."),
         Option.in(:web, :requests_per_connection_max, :limits, Types::Number.new(1..(1 << 40), off: true), 0,
                   "Requests answered on one connection before it is closed."),
         Option.in(:web, :reply_memory_bytes_max, :limits, Types::Bytes.new(4096..(1 << 32)), 1 << 20,

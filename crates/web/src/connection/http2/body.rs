@@ -88,6 +88,7 @@ impl Http2Stream {
         let part = part.transpose().map_err(|_| StreamEnd::Gone)?;
         if let Some(bytes) = &part {
             clock.add(bytes.len());
+            self.client.waste.took(bytes.len());
         }
         Poll::Ready(Ok(part))
     }

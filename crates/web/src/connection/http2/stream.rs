@@ -51,7 +51,7 @@ pub(super) struct Http2Stream {
     pub sending: VecDeque<Segment>,
     pub recycled: Vec<u8>,
     pub waker: Waker,
-    client: Client,
+    pub client: Client,
     key: usize,
     since: Instant,
     timer: Option<Pin<Box<Sleep>>>,
@@ -96,8 +96,8 @@ impl Http2Stream {
 
     pub async fn serve(mut self, request: Request<RecvStream>) {
         match self.run(request).await {
-            Ok(()) => self.client.resets.earn(),
-            Err(StreamEnd::Gone) => self.client.resets.spend(),
+            Ok(()) => self.client.waste.answered(),
+            Err(StreamEnd::Gone) => self.client.waste.gave_up(),
             Err(StreamEnd::Cut) => self.cut(),
             Err(StreamEnd::NeedsHttp1) => self.require_http1(),
             Err(StreamEnd::Refused { response, has_head }) => self.refuse(response, has_head),
@@ -250,6 +250,7 @@ impl Http2Stream {
     /// Reports sent bytes to the send buffer, so that a waiting producer may go on.
     pub fn report_sent(&mut self, sent: &mut SentBytes) {
         let sent = std::mem::take(sent);
+        self.client.waste.sent(sent.memory as u64 + sent.spooled + sent.files);
         let limits = &self.shared.config.limits;
         let mut response = self.exchange.response().lock();
         if response.sent(sent.memory, sent.spooled, &mut self.recycled, limits) {

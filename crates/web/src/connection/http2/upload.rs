@@ -68,6 +68,7 @@ impl Http2Stream {
                 Poll::Ready(Some(Ok(bytes))) => {
                     upload.expects = false;
                     upload.clock.add(bytes.len());
+                    self.client.waste.took(bytes.len());
                     upload.held = bytes;
                 }
                 Poll::Ready(Some(Err(_))) => return Err(CONNECTION_ENDED),
