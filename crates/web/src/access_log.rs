@@ -9,7 +9,6 @@ use parking_lot::Mutex;
 
 use crate::config::AccessLog;
 use crate::date::http_date;
-use crate::forwarded::ForwardedSettings;
 use crate::head::{RequestHead, Version};
 
 /// Gathered lines are written early past this size.
@@ -41,13 +40,12 @@ pub(crate) struct AccessLogEntry<'a> {
 /// Lines that are not written yet.
 pub(crate) struct LogBuffer {
     form: AccessLog,
-    forwarded: Option<ForwardedSettings>,
     lines: Mutex<Vec<u8>>,
 }
 
 impl LogBuffer {
-    pub fn new(form: AccessLog, forwarded: Option<ForwardedSettings>) -> Self {
-        Self { form, forwarded, lines: Mutex::default() }
+    pub fn new(form: AccessLog) -> Self {
+        Self { form, lines: Mutex::default() }
     }
 
     /// Whether lines have the request's id: those of the common format have no place for it.
@@ -62,17 +60,12 @@ impl LogBuffer {
 
     /// Adds a line.
     pub fn add(&self, entry: &AccessLogEntry) {
-        let forwarded = self.forwarded.as_ref().zip(entry.head);
-        let client =
-            forwarded.and_then(|(settings, head)| settings.read(entry.remote, head).client());
-        let client = client.map(|client| client.to_string());
-        let remote = client.as_deref().unwrap_or(entry.remote);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut lines = self.lines.lock();
         match self.form {
             AccessLog::Off => return,
-            AccessLog::Common => common(&mut lines, entry, remote, now),
-            AccessLog::Json => json(&mut lines, entry, remote, now),
+            AccessLog::Common => common(&mut lines, entry, now),
+            AccessLog::Json => json(&mut lines, entry, now),
         }
         if lines.len() >= BUFFER_BYTES_MAX {
             write_all(&mut lines);
@@ -94,7 +87,8 @@ fn write_all(lines: &mut Vec<u8>) {
     }
 }
 
-fn common(out: &mut Vec<u8>, entry: &AccessLogEntry, remote: &str, now: Duration) {
+fn common(out: &mut Vec<u8>, entry: &AccessLogEntry, now: Duration) {
+    let remote = entry.remote;
     let date = http_date(now.as_secs());
     let _ = write!(out, "{remote} - - [");
     out.extend_from_slice(&date[5..7]);
@@ -118,7 +112,8 @@ fn common(out: &mut Vec<u8>, entry: &AccessLogEntry, remote: &str, now: Duration
     let _ = writeln!(out, "\" {} {} {took_ms:.1}", entry.status, entry.sent);
 }
 
-fn json(out: &mut Vec<u8>, entry: &AccessLogEntry, remote: &str, now: Duration) {
+fn json(out: &mut Vec<u8>, entry: &AccessLogEntry, now: Duration) {
+    let remote = entry.remote;
     let date = http_date(now.as_secs());
     let month = MONTHS.iter().position(|name| **name == date[8..11]).unwrap_or(0) + 1;
     out.extend_from_slice(b"{\"at\":\"");
@@ -197,7 +192,7 @@ mod tests {
     #[test]
     fn a_request_that_could_not_be_read_has_a_line_too() {
         let mut out = Vec::new();
-        common(&mut out, &entry(None), "10.0.0.7", Duration::from_secs(0));
+        common(&mut out, &entry(None), Duration::from_secs(0));
         let line = String::from_utf8(out).unwrap();
         assert_eq!(line, "10.0.0.7 - - [01/Jan/1970:00:00:00 +0000] \"-\" 200 120 1.5\n");
     }
@@ -206,7 +201,7 @@ mod tests {
     fn json_is_one_object_a_line() {
         let mut out = Vec::new();
         let entry = AccessLogEntry { request_id: Some("a\"b".into()), ..entry(None) };
-        json(&mut out, &entry, "10.0.0.7", Duration::from_millis(1_007));
+        json(&mut out, &entry, Duration::from_millis(1_007));
         let line = String::from_utf8(out).unwrap();
         assert_eq!(
             line,

@@ -11,7 +11,7 @@ use chaton_core::settings::{millis, seconds};
 use serde::Deserialize;
 
 use crate::compression::CompressionSettings;
-use crate::forwarded::ForwardedSettings;
+use crate::forwarded::{ForwardedSettings, Network};
 use crate::limits::{Limits, Timeouts};
 use crate::static_files::StaticSettings;
 use crate::tls::TlsSettings;
@@ -50,6 +50,16 @@ pub enum AccessLog {
     Json,
 }
 
+/// A listener whose connections begin with a header of the PROXY protocol.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProxyBind {
+    /// Its index.
+    pub listener: usize,
+    /// The networks of the balancers; `None`: anybody may send the header.
+    pub sources: Option<Vec<Network>>,
+}
+
 fn buffers_idle() -> Duration {
     Duration::from_secs(2)
 }
@@ -71,10 +81,10 @@ pub struct Config {
     /// Paths whose request bodies are handed over while they arrive; a `*` at the
     /// end stands for any rest.
     pub stream_bodies: Vec<String>,
-    /// The listeners, by index, whose connections begin with a header of the PROXY protocol.
-    pub proxy_protocol: Vec<usize>,
-    /// The proxies whose word of the client is believed; `None`: their headers are the application's matter.
-    pub forwarded: Option<ForwardedSettings>,
+    /// The listeners whose connections begin with a header of the PROXY protocol.
+    pub proxy_protocol: Vec<ProxyBind>,
+    /// Whose word of the client is believed.
+    pub forwarded: ForwardedSettings,
     /// Compression of the application's answers.
     pub compression: Option<CompressionSettings>,
     /// Files that are served without the application.
@@ -130,7 +140,7 @@ impl Config {
             queue: QueueLimits { count_max: 1024, bytes_max: 64 << 20, age_max_ms: 5_000 },
             stream_bodies: Vec::new(),
             proxy_protocol: Vec::new(),
-            forwarded: None,
+            forwarded: ForwardedSettings::for_tests(),
             compression: None,
             static_files: None,
             server_timing: false,

@@ -15,6 +15,7 @@ mod upload;
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -22,6 +23,7 @@ use std::time::Instant;
 
 use crate::error_response::ErrorResponse;
 use crate::exchange::Exchange;
+use crate::forwarded::Peer;
 use crate::proxy_protocol::NoProxyHeader;
 use crate::read_buffer::ReadBuffer;
 use crate::send_buffer::Segment;
@@ -57,7 +59,7 @@ struct Connection {
     /// Key in the registry.
     key: usize,
     listener: usize,
-    remote: Arc<str>,
+    remote: Arc<Peer>,
     /// The client of an encrypted connection.
     tls: Option<Arc<TlsPeer>>,
     /// The current request, or the last one, kept for its buffers.
@@ -86,7 +88,7 @@ pub(crate) fn spawn(
     shared: Arc<ServerState>,
     socket: OwnedFd,
     listener: usize,
-    mut remote: String,
+    remote: Option<IpAddr>,
     tls: Option<Arc<TlsListener>>,
 ) {
     let guard = ConnectionGuard::new(Arc::clone(&shared));
@@ -94,12 +96,14 @@ pub(crate) fn spawn(
         let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
         // A socket that the event loop refuses can only be closed.
         let Ok(mut socket) = ClientSocket::new(socket) else { return };
-        if shared.config.proxy_protocol.contains(&listener) {
-            match Box::pin(proxy_header::read(&shared, &mut socket)).await {
-                Ok(client) => remote = client.map_or(remote, |client| client.to_string()),
+        let mut header = None;
+        if let Some(bind) = shared.config.proxy_protocol.iter().find(|it| it.listener == listener) {
+            match Box::pin(proxy_header::read(&shared, &mut socket, bind, remote)).await {
+                Ok(read) => header = Some(read),
                 Err(NoProxyHeader) => return add(&shared.counters.refused, 1),
             }
         }
+        let remote = Arc::new(Peer::new(&shared.config.forwarded, remote, header));
         let mut peer = None;
         let mut refused = None;
         if let Some(tls) = tls {
@@ -112,8 +116,7 @@ pub(crate) fn spawn(
                 },
             }
         }
-        let mut connection =
-            Connection::new(shared, guard, socket, waker, listener, remote.into(), peer);
+        let mut connection = Connection::new(shared, guard, socket, waker, listener, remote, peer);
         match refused {
             Some(response) => connection.send_error(response, false).await,
             None => connection.serve().await,
@@ -128,7 +131,7 @@ impl Connection {
         socket: ClientSocket,
         waker: Waker,
         listener: usize,
-        remote: Arc<str>,
+        remote: Arc<Peer>,
         tls: Option<Arc<TlsPeer>>,
     ) -> Self {
         let key = shared.registry.insert(waker.clone());

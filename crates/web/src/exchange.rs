@@ -1,10 +1,10 @@
 //! One request and its response: what crosses between the IO thread and Ruby.
 
+mod client;
 mod context;
 mod hijack;
 mod stream;
 
-use std::borrow::Cow;
 use std::fmt;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -19,8 +19,7 @@ use crate::body_part::BodyPart;
 use crate::compression::Encoder;
 use crate::config::AccessLog;
 use crate::error_response::ErrorResponse;
-use crate::forwarded::Forwarded;
-use crate::head::class::trim;
+use crate::forwarded::Peer;
 use crate::head::{RequestHead, Version};
 use crate::pending_response::{PendingResponse, ResponsePhase};
 use crate::request_body::RequestBody;
@@ -52,7 +51,7 @@ pub struct Exchange {
     received_at: Instant,
     taken_after_ns: AtomicU64,
     listener: usize,
-    remote_addr: Arc<str>,
+    peer: Arc<Peer>,
     tls: Option<Arc<TlsPeer>>,
     /// What the client asked for and the request count allows.
     may_keep_alive: bool,
@@ -74,7 +73,7 @@ impl Exchange {
         context: Arc<ExchangeContext>,
         socket: RawFd,
         listener: usize,
-        remote: Arc<str>,
+        peer: Arc<Peer>,
         tls: Option<Arc<TlsPeer>>,
     ) -> Self {
         Self {
@@ -85,7 +84,7 @@ impl Exchange {
             received_at: Instant::now(),
             taken_after_ns: AtomicU64::new(0),
             listener,
-            remote_addr: remote,
+            peer,
             tls,
             may_keep_alive: false,
             context,
@@ -118,39 +117,9 @@ impl Exchange {
         Some(self.taken_after_ns.load(Relaxed)).filter(|ns| *ns != 0).map(Duration::from_nanos)
     }
 
-    /// The peer's address without its port; `127.0.0.1` for a Unix socket.
-    pub fn peer_addr(&self) -> &str {
-        &self.remote_addr
-    }
-
-    /// The client's address: the peer's, or what a trusted proxy says.
-    pub fn remote_addr(&self) -> Cow<'_, str> {
-        let client = self.forwarded().and_then(|forwarded| forwarded.client());
-        client.map_or(Cow::Borrowed(&*self.remote_addr), |client| client.to_string().into())
-    }
-
-    /// The headers of the proxies in front, if the settings say which ones are believed.
-    pub fn forwarded(&self) -> Option<Forwarded<'_>> {
-        let settings = self.context.config.forwarded.as_ref()?;
-        Some(settings.read(&self.remote_addr, &self.head))
-    }
-
     /// Its times so far, if the settings say that clients learn them.
     pub fn timing(&self) -> Option<ServerTiming> {
         self.context.config.server_timing.then(|| ServerTiming::of(self))
-    }
-
-    /// Whether the client spoke HTTPS, here or with a proxy in front.
-    pub fn is_https(&self) -> bool {
-        let by_proxy = || match self.forwarded() {
-            Some(forwarded) => forwarded.is_https(),
-            // All proxies must say so: Rack takes the first one or the last one, by its version.
-            None => self.head.header("x-forwarded-proto").is_some_and(|schemes| {
-                let mut schemes = schemes.split(|&byte| byte == b',');
-                schemes.all(|scheme| trim(scheme).eq_ignore_ascii_case(b"https"))
-            }),
-        };
-        self.tls.is_some() || by_proxy()
     }
 
     /// The client, if the connection is encrypted.

@@ -1,20 +1,89 @@
-//! What trusted proxies in front say of a request: `X-Forwarded-For` and `X-Forwarded-Proto`, or `Forwarded` (RFC 7239).
+//! Whose word counts about a client: its address, its scheme, the host that it asked for, when its request began and the
+//! trace that it belongs to. The headers are `X-Forwarded-For` and `X-Forwarded-Proto`, or `Forwarded` (RFC 7239), and
+//! those that the engine only passes on or hides.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use serde::Deserialize;
 
 use crate::head::class::trim;
 use crate::head::RequestHead;
+use crate::proxy_protocol::ProxyHeader;
 
-/// The proxies that are believed.
+/// The client if a trusted proxy's list cannot be read. No client has this address (RFC 1122 section 3.2.1.3), so no list
+/// of allowed ones has it, as it may have the proxy's own.
+const UNKNOWN: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+
+/// By which Rack::Sendfile lets a proxy send a file: a client would choose the file (CVE-2025-61780).
+const OF_FILES: [&str; 2] = ["x-accel-mapping", "x-sendfile-type"];
+/// What else Rack, Rails and gems of metrics take for a proxy's word, besides `X-Forwarded-…`.
+const OF_PROXIES: [&str; 4] = ["forwarded", "x-real-ip", "client-ip", "x-request-start"];
+
+/// Who is believed.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ForwardedSettings {
-    /// The networks they are in.
+    /// The networks of the proxies that are believed.
     pub proxies: Vec<Network>,
     /// Where they name the client.
     pub header: ForwardedHeader,
+    /// What is done with the headers of other peers.
+    pub others: UnlistedPeers,
+    /// The server obeys `X-Accel-Redirect` itself, so no proxy's mapping of files counts.
+    pub sends_files: bool,
+}
+
+/// What is done with the headers of peers that are not among the proxies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UnlistedPeers {
+    /// The application gets them, and `REMOTE_ADDR` is the peer's, as with Puma.
+    PassedOn,
+    /// The same for Unix sockets; over TCP the application does not get them.
+    HiddenOverTcp,
+    /// The application does not get them.
+    Hidden,
+}
+
+/// How far the word of a peer counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// It is one of the proxies, and names the client.
+    Proxy,
+    /// Its headers are the application's matter.
+    PassedOn,
+    /// Its headers are hidden.
+    Hidden,
+}
+
+/// The other end of a connection.
+#[derive(Debug)]
+pub struct Peer {
+    /// Without a port; `127.0.0.1` for a Unix socket.
+    pub address: Box<str>,
+    /// How far its word counts.
+    pub trust: Trust,
+    /// The client spoke TLS with the balancer in front, by the PROXY protocol.
+    pub spoke_tls: bool,
+}
+
+impl Peer {
+    /// `remote` is `None` for a Unix socket; `header` is what a balancer has sent first.
+    pub(crate) fn new(
+        settings: &ForwardedSettings,
+        remote: Option<IpAddr>,
+        header: Option<ProxyHeader>,
+    ) -> Self {
+        let client = header.and_then(|header| header.client).or(remote);
+        let address = client.unwrap_or(Ipv4Addr::LOCALHOST.into());
+        // Behind a balancer of connections the bytes are a remote client's.
+        let is_local = remote.is_none() && header.is_none();
+        Self {
+            address: address.to_string().into(),
+            trust: settings.trust(address, is_local),
+            spoke_tls: header.is_some_and(|header| header.spoke_tls),
+        }
+    }
 }
 
 /// The header in which proxies name the client.
@@ -50,7 +119,7 @@ impl TryFrom<String> for Network {
 }
 
 impl Network {
-    fn contains(self, address: IpAddr) -> bool {
+    pub(crate) fn contains(self, address: IpAddr) -> bool {
         // A shift by all bits is none: then every address of the family belongs to it.
         match (self.address, address) {
             (IpAddr::V4(a), IpAddr::V4(b)) => {
@@ -69,17 +138,38 @@ impl Network {
 pub struct Forwarded<'a> {
     settings: &'a ForwardedSettings,
     head: &'a RequestHead,
-    is_trusted: bool,
+    trust: Trust,
 }
 
 impl ForwardedSettings {
-    /// The headers of a request that came from `peer`.
-    pub fn read<'a>(&'a self, peer: &str, head: &'a RequestHead) -> Forwarded<'a> {
-        let is_trusted = peer.parse().is_ok_and(|address| self.trusts(address));
-        Forwarded { settings: self, head, is_trusted }
+    /// Nobody is named, and the headers are the application's matter.
+    #[cfg(any(test, feature = "test-support"))]
+    pub fn for_tests() -> Self {
+        let header = ForwardedHeader::XForwardedFor;
+        Self { proxies: Vec::new(), header, others: UnlistedPeers::PassedOn, sends_files: false }
     }
 
-    fn trusts(&self, address: IpAddr) -> bool {
+    /// How far the word of the peer with this address counts.
+    pub fn trust(&self, address: IpAddr, is_local: bool) -> Trust {
+        match self.others {
+            _ if self.is_proxy(address) => Trust::Proxy,
+            UnlistedPeers::PassedOn => Trust::PassedOn,
+            UnlistedPeers::HiddenOverTcp if is_local => Trust::PassedOn,
+            _ => Trust::Hidden,
+        }
+    }
+
+    /// The headers of a request that came from a peer.
+    pub fn read<'a>(&'a self, trust: Trust, head: &'a RequestHead) -> Forwarded<'a> {
+        Forwarded { settings: self, head, trust }
+    }
+
+    /// Whether the administrator expects that headers are hidden, because none are to be believed.
+    pub(crate) fn hides_all(&self) -> bool {
+        self.proxies.is_empty() && self.others == UnlistedPeers::Hidden
+    }
+
+    fn is_proxy(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.proxies.iter().any(|network| network.contains(address))
     }
@@ -90,7 +180,7 @@ impl<'a> Forwarded<'a> {
     /// it, the client could have written. `None`: the peer is the client.
     pub fn client(&self) -> Option<IpAddr> {
         let mut client = None;
-        if !self.is_trusted {
+        if self.trust != Trust::Proxy {
             return client;
         }
         match self.settings.header {
@@ -101,7 +191,7 @@ impl<'a> Forwarded<'a> {
             }
             ForwardedHeader::Forwarded => {
                 for value in self.values("forwarded") {
-                    let elements = elements(value).unwrap_or_else(|| vec![b""]);
+                    let elements = elements(value);
                     let hops = elements.iter().rev().map(|hop| address(parameter(hop, "for")?));
                     if !self.follow(hops, &mut client) {
                         break;
@@ -112,8 +202,11 @@ impl<'a> Forwarded<'a> {
         client
     }
 
-    /// Whether the client spoke HTTPS with a trusted proxy.
+    /// Whether a trusted proxy says that the client spoke HTTPS with it.
     pub fn is_https(&self) -> bool {
+        if self.trust != Trust::Proxy {
+            return false;
+        }
         let scheme = match self.settings.header {
             ForwardedHeader::XForwardedFor => self
                 .values("x-forwarded-proto")
@@ -122,35 +215,53 @@ impl<'a> Forwarded<'a> {
             ForwardedHeader::Forwarded => self
                 .values("forwarded")
                 .next()
-                .and_then(|value| parameter(elements(value)?.pop()?, "proto")),
+                .and_then(|value| parameter(elements(value).pop()?, "proto")),
         };
-        self.is_trusted && scheme.is_some_and(|it| trim(it).eq_ignore_ascii_case(b"https"))
+        scheme.is_some_and(is_https)
     }
 
-    /// Whether a header is kept from the application: one that only proxies send, from anybody else, and of
-    /// those two that name the client the one that the proxies pass on as the client has sent it.
+    /// Whether the application may take the request for one over HTTPS by a header that is its matter. All lines and
+    /// all proxies must say so: Rack takes the first one or the last one, by its version.
+    pub(crate) fn claims_https(&self) -> bool {
+        let split = |value: &'a [u8]| value.split(|byte| *byte == b',');
+        let mut schemes = self.values("x-forwarded-proto").flat_map(split).peekable();
+        self.trust == Trust::PassedOn && schemes.peek().is_some() && schemes.all(is_https)
+    }
+
+    /// Whether a header is kept from the application: one that only proxies send, from anybody else; of those two that
+    /// name the client the one that the proxies pass on as the client has sent it; and a mapping of files from anybody
+    /// but a proxy, also where the headers of others are passed on.
     pub fn hides(&self, name: &[u8]) -> bool {
         let is = |other: &str| same_key(name, other);
-        if self.is_trusted {
-            return match self.settings.header {
-                ForwardedHeader::XForwardedFor => is("forwarded"),
-                ForwardedHeader::Forwarded => is("x-forwarded-for") || is("x-forwarded-proto"),
-            };
+        // Most names end here.
+        if !matches!(name.first(), Some(b'x' | b'X' | b'f' | b'F' | b'c' | b'C')) {
+            return false;
         }
-        let is_extension = name.len() > 12 && same_key(&name[..12], "x-forwarded-");
-        is_extension || ["forwarded", "x-real-ip", "client-ip"].into_iter().any(is)
+        if OF_FILES.into_iter().any(is) {
+            return self.trust != Trust::Proxy || self.settings.sends_files;
+        }
+        let is_extension = || name.len() > 12 && same_key(&name[..12], "x-forwarded-");
+        match (self.trust, self.settings.header) {
+            (Trust::PassedOn, _) => false,
+            (Trust::Hidden, _) => is_extension() || OF_PROXIES.into_iter().any(is),
+            (Trust::Proxy, ForwardedHeader::XForwardedFor) => is("forwarded"),
+            (Trust::Proxy, ForwardedHeader::Forwarded) => {
+                is("x-forwarded-for") || is("x-forwarded-proto")
+            }
+        }
     }
 
-    /// Goes on to the first address that is no proxy's; `false`: it is found, or cannot be.
+    /// Goes on to the first address that is no proxy's; `false`: it is found, or cannot be. An element without an
+    /// address, such as `unknown`, ends the search: then nobody knows the client.
     fn follow(
         &self,
         hops: impl Iterator<Item = Option<IpAddr>>,
         client: &mut Option<IpAddr>,
     ) -> bool {
         for hop in hops {
-            let Some(address) = hop else { return false };
+            let address = hop.unwrap_or(UNKNOWN);
             *client = Some(address);
-            if !self.settings.trusts(address) {
+            if !self.settings.is_proxy(address) {
                 return false;
             }
         }
@@ -180,9 +291,15 @@ fn address(text: &[u8]) -> Option<IpAddr> {
     parsed.ok().map(|address: IpAddr| address.to_canonical())
 }
 
-/// The elements of a `Forwarded`; `None` if a quotation has no end.
-fn elements(value: &[u8]) -> Option<Vec<&[u8]>> {
-    split(value, b',')
+fn is_https(scheme: &[u8]) -> bool {
+    trim(scheme).eq_ignore_ascii_case(b"https")
+}
+
+/// The elements of a `Forwarded`. If a quotation has no end, the client has opened it: then what a proxy has added stands
+/// behind a comma all the same, and an element that the cut went through has a single quotation mark, so it has no
+/// parameters.
+fn elements(value: &[u8]) -> Vec<&[u8]> {
+    split(value, b',').unwrap_or_else(|| value.split(|byte| *byte == b',').collect())
 }
 
 /// A parameter of an element, without its quotation marks. Nothing that a proxy sends has a backslash.

@@ -59,12 +59,14 @@ mod tls;
 pub use body_part::BodyPart;
 pub use chunked::{ChunkError, ChunkedDecoder};
 pub use compression::CompressionSettings;
-pub use config::{AccessLog, Config, Listener, ListenerKind};
+pub use config::{AccessLog, Config, Listener, ListenerKind, ProxyBind};
 pub use engine::Engine;
 pub use error::Error;
 pub use exchange::{own_request_id, Exchange};
 pub use file_answer::FileAnswer;
-pub use forwarded::{Forwarded, ForwardedHeader, ForwardedSettings, Network};
+pub use forwarded::{
+    Forwarded, ForwardedHeader, ForwardedSettings, Network, Peer, Trust, UnlistedPeers,
+};
 pub use head::{parse, BodyFraming, HeadError, Parsed, RequestHead, Span, Version};
 pub use limits::{Limits, Timeouts};
 pub use pending_response::{Capacity, ClientGone};

@@ -18,6 +18,8 @@ pub struct ProxyHeader {
     /// The client's address. `None`: the balancer itself has connected, as for a health check, or
     /// knows no address.
     pub client: Option<IpAddr>,
+    /// The client spoke TLS with the balancer.
+    pub spoke_tls: bool,
 }
 
 /// The bytes are no header.
@@ -46,7 +48,7 @@ pub fn parse(bytes: &[u8]) -> Result<Option<ProxyHeader>, NoProxyHeader> {
     let text = line[..end].strip_suffix(b"\r").ok_or(NoProxyHeader)?;
     let text = std::str::from_utf8(text).map_err(|_| NoProxyHeader)?;
     let client = client_of(text)?;
-    Ok(Some(ProxyHeader { len: end + 1, client }))
+    Ok(Some(ProxyHeader { len: end + 1, client, spoke_tls: false }))
 }
 
 fn client_of(text: &str) -> Result<Option<IpAddr>, NoProxyHeader> {
@@ -65,7 +67,9 @@ fn client_of(text: &str) -> Result<Option<IpAddr>, NoProxyHeader> {
         _ => None,
     };
     match (address(source), address(target)) {
-        (Some(client), Some(_)) if is_port(source_port) && is_port(target_port) => Ok(Some(client)),
+        (Some(client), Some(_)) if is_port(source_port) && is_port(target_port) => {
+            Ok(Some(client.to_canonical()))
+        }
         _ => Err(NoProxyHeader),
     }
 }
@@ -82,21 +86,39 @@ fn binary(bytes: &[u8]) -> Result<Option<ProxyHeader>, NoProxyHeader> {
         return Err(NoProxyHeader);
     }
     let Some(rest) = bytes.get(start..len) else { return Ok(None) };
-    let client = match (command, family) {
+    let (client, additions) = match (command, family) {
         // LOCAL: the balancer speaks for itself.
-        (0x20, _) => None,
+        (0x20, _) => (None, None),
         (_, 0x11) => {
             let [source, _] = two::<4>(rest)?;
-            Some(Ipv4Addr::from(source).into())
+            (Some(IpAddr::from(source)), rest.get(12..))
         }
         (_, 0x21) => {
             let [source, _] = two::<16>(rest)?;
-            Some(Ipv6Addr::from(source).into())
+            (Some(IpAddr::from(source).to_canonical()), rest.get(36..))
         }
-        // Unix sockets, datagrams and families of the future.
-        _ => None,
+        // AF_UNSPEC has no addresses, Unix sockets have two of 108 bytes.
+        (_, 0x00) => (None, Some(rest)),
+        (_, 0x31) => (None, rest.get(216..)),
+        // Datagrams and families of the future.
+        _ => (None, None),
     };
-    Ok(Some(ProxyHeader { len, client }))
+    Ok(Some(ProxyHeader { len, client, spoke_tls: additions.is_some_and(spoke_tls) }))
+}
+
+/// Whether one of the additions, each of a type, a length and a value, is PP2_TYPE_SSL with PP2_CLIENT_SSL: "the client
+/// connected over SSL/TLS" (section 2.2.6 of the specification). What is no addition ends the search.
+fn spoke_tls(mut additions: &[u8]) -> bool {
+    while let Some((&[kind, high, low], rest)) = additions.split_first_chunk::<3>() {
+        let len = usize::from(u16::from_be_bytes([high, low]));
+        let Some((value, rest)) = rest.split_at_checked(len) else { return false };
+        // The client's bits and the result of the verification.
+        if kind == 0x20 && len >= 5 {
+            return value[0] & 1 == 1;
+        }
+        additions = rest;
+    }
+    false
 }
 
 /// Two addresses of N bytes, with two ports behind them.
@@ -137,6 +159,7 @@ mod tests {
             let expected = ProxyHeader {
                 len: header.len(),
                 client: client.map(|client| client.parse().unwrap()),
+                spoke_tls: false,
             };
             let shown = header.escape_ascii().to_string();
             for cut in 0..header.len() {
@@ -144,6 +167,45 @@ mod tests {
             }
             let followed = [&header[..], b"GET / HTTP/1.1\r\n"].concat();
             assert_eq!(parse(&followed), Ok(Some(expected)), "{shown}");
+        }
+    }
+
+    #[test]
+    fn an_addition_says_that_the_client_spoke_tls() {
+        let v4 = [203, 0, 113, 7, 10, 0, 0, 1, 0, 1, 0, 80];
+        for (additions, expected) in [
+            (&[0x20, 0, 5, 1, 0, 0, 0, 1][..], true),
+            (&[0x20, 0, 5, 5, 0, 0, 0, 0], true),
+            (&[3, 0, 2, 9, 9, 0x20, 0, 8, 1, 0, 0, 0, 1, 0x21, 0, 0], true),
+            (&[0x20, 0, 5, 0, 0, 0, 0, 1], false),
+            (&[0x20, 0, 5, 2, 0, 0, 0, 1], false),
+            (&[0x20, 0, 1, 1], false),
+            (&[0x20, 0, 9, 1, 0, 0, 0, 1], false),
+            (&[4, 0, 8, 0x20, 0, 5, 1, 0, 0, 0, 1], false),
+            (&[], false),
+        ] {
+            for (command, family, addresses, expected) in [
+                (0x21, 0x11, &v4[..], expected),
+                (0x21, 0x21, &[7; 36], expected),
+                (0x21, 0x31, &[7; 216], expected),
+                (0x21, 0x00, &[], expected),
+                (0x20, 0x11, &v4, false),
+            ] {
+                let bytes = v2(command, family, &[addresses, additions].concat());
+                let header = parse(&bytes).unwrap().unwrap();
+                assert_eq!(header.spoke_tls, expected, "{family:x} {additions:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_mapped_address_is_one_of_ipv4() {
+        let mapped = "::ffff:203.0.113.7".parse::<Ipv6Addr>().unwrap().octets();
+        let binary = v2(0x21, 0x21, &[&mapped[..], &mapped, &[0; 4]].concat());
+        let text = b"PROXY TCP6 ::ffff:203.0.113.7 ::ffff:10.0.0.1 1 80\r\n".to_vec();
+        for bytes in [binary, text] {
+            let client = parse(&bytes).unwrap().unwrap().client;
+            assert_eq!(client, Some(Ipv4Addr::new(203, 0, 113, 7).into()));
         }
     }
 

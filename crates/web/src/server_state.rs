@@ -49,6 +49,8 @@ pub(crate) struct ServerState {
     pub lacked_proxy_header: AtomicBool,
     /// The application wanted to switch protocols over HTTP/2, and the log says so.
     pub refused_upgrade: AtomicBool,
+    /// A peer may send no header of the PROXY protocol, and the log says so.
+    pub refused_proxy_source: AtomicBool,
     /// The buffer that sockets are read into; only the IO thread uses it.
     pub scratch: Mutex<Box<[u8]>>,
     /// Wakes the acceptors when a connection was closed or accepting ends.
@@ -74,7 +76,7 @@ impl ServerState {
         let (config, counters) = (Arc::new(config), Arc::<Counters>::default());
         Self {
             exchanges: Arc::new(ExchangeContext::new(Arc::clone(&config), Arc::clone(&counters))),
-            log: LogBuffer::new(config.access_log, config.forwarded.clone()),
+            log: LogBuffer::new(config.access_log),
             config,
             counters,
             feed,
@@ -83,6 +85,7 @@ impl ServerState {
             handshakes: Handshakes::default(),
             lacked_proxy_header: AtomicBool::new(false),
             refused_upgrade: AtomicBool::new(false),
+            refused_proxy_source: AtomicBool::new(false),
             scratch: Mutex::new(vec![0; SCRATCH_BYTES].into_boxed_slice()),
             accept_changed: Notify::new(),
             submitted: AtomicU32::new(0),

@@ -4,7 +4,6 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use crate::exchange::Exchange;
-use crate::request_start;
 
 /// The times of a request whose response begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +19,7 @@ impl ServerTiming {
     pub fn of(exchange: &Exchange) -> Self {
         let took = exchange.received_at().elapsed();
         let waited = exchange.waited().unwrap_or_default();
-        let proxied = request_start::waited_before(exchange.head(), took);
+        let proxied = exchange.waited_before(took);
         Self { queue: proxied + waited, app: took.saturating_sub(waited) }
     }
 

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
@@ -70,13 +70,12 @@ pub(crate) fn set_nodelay(listener: impl AsFd) -> io::Result<()> {
 }
 
 /// Accepts a connection, non-blocking and closed on exec, with the peer's
-/// address; `127.0.0.1` when it has none.
-pub(crate) fn accept(listener: impl AsFd) -> io::Result<(OwnedFd, String)> {
+/// address; `None` for a Unix socket. An IPv4 address of a socket for both families is one of IPv4.
+pub(crate) fn accept(listener: impl AsFd) -> io::Result<(OwnedFd, Option<IpAddr>)> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let (socket, address) = rustix::net::acceptfrom_with(listener, flags)?;
     let address = address.and_then(|any| SocketAddr::try_from(any).ok());
-    let text = address.map_or_else(|| "127.0.0.1".to_owned(), |address| address.ip().to_string());
-    Ok((socket, text))
+    Ok((socket, address.map(|address| address.ip().to_canonical())))
 }
 
 /// Whether a socket has something to read or to accept at this moment.

@@ -2,15 +2,16 @@
 
 mod support;
 
-use chaton_web::{ForwardedHeader, ForwardedSettings, Network};
+use chaton_web::{ForwardedHeader, ForwardedSettings, Network, UnlistedPeers};
 use support::{answer, Server};
 
 /// A server behind proxies of this network, whose answers are the client's address and scheme.
 fn server(network: &str) -> Server {
     let network = Network::try_from(network.to_owned()).unwrap();
     let header = ForwardedHeader::XForwardedFor;
-    let settings = ForwardedSettings { proxies: vec![network], header };
-    let set = |config: &mut chaton_web::Config| config.forwarded = Some(settings);
+    let (proxies, others) = (vec![network], UnlistedPeers::Hidden);
+    let settings = ForwardedSettings { proxies, header, others, sends_files: false };
+    let set = |config: &mut chaton_web::Config| config.forwarded = settings;
     Server::with(set, |exchange| {
         let text = format!("{} {}", exchange.remote_addr(), exchange.is_https());
         answer(exchange, text.as_bytes());

@@ -4,7 +4,7 @@ mod support;
 
 use std::time::Duration;
 
-use chaton_web::Config;
+use chaton_web::{Config, Network, ProxyBind};
 use support::{answer, Client, Server};
 
 const V1: &[u8] = b"PROXY TCP4 203.0.113.7 10.0.0.1 40000 80\r\n";
@@ -13,7 +13,7 @@ const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 /// A server whose answers are the client's address.
 fn server(set: impl FnOnce(&mut Config)) -> Server {
     let set = |config: &mut Config| {
-        config.proxy_protocol = vec![0];
+        config.proxy_protocol = vec![ProxyBind { listener: 0, sources: None }];
         set(config);
     };
     Server::with(set, |exchange| {
@@ -33,6 +33,23 @@ fn is_closed(client: &mut Client) -> bool {
         Ok(len) => len == 0,
         // Unread bytes were in the socket.
         Err(error) => error.kind() == ErrorKind::ConnectionReset,
+    }
+}
+
+#[test]
+fn only_listed_balancers_may_send_a_header() {
+    for (network, is_listed) in [("127.0.0.0/8", true), ("10.0.0.0/8", false)] {
+        let sources = Some(vec![Network::try_from(network.to_owned()).unwrap()]);
+        let bind = ProxyBind { listener: 0, sources };
+        let server = server(|config| config.proxy_protocol = vec![bind]);
+        let mut client = server.connect();
+        client.send([V1, REQUEST].concat());
+        if is_listed {
+            assert_eq!(client.reply().text(), "203.0.113.7");
+        } else {
+            assert!(is_closed(&mut client));
+            assert_eq!(server.engine.stats().refused_total, 1);
+        }
     }
 }
 

@@ -74,6 +74,7 @@ module Chaton
           ["directory", @plan.root], ["configuration", @plan.config_file || "none"],
           ["application", @plan.role?(:web) ? @plan.rackup : "none"],
           ["environment", @plan.environment], ["listen", listen], ["tag", @plan.tag], ["roles", roles],
+          *([["believed", @plan.believed_peers.to_s]] if @plan.role?(:web)),
           *@plan.services.map { |line| ["service", line.to_s] }
         ]
       end

@@ -5,6 +5,7 @@ require "uri"
 require_relative "bind_tls"
 require_relative "nearest"
 require_relative "types"
+require_relative "types/text"
 
 module Chaton
   module Config
@@ -12,7 +13,7 @@ module Chaton
     #
     # scheme is "tcp", "https" or "unix"; host and port belong to the first two, tls to the second, path, umask and mode
     # to the third; backlog is nil if the listener's own default applies; proxy_protocol tells whether a balancer in
-    # front sends the address of the client first.
+    # front sends the address of the client first: true, false or the networks of those that may.
     Bind = Struct.new(:scheme, :host, :port, :path, :backlog, :umask, :mode, :tls, :proxy_protocol,
                       keyword_init: true) do
       # @return [String] "tcp://127.0.0.1:9292", "unix:///run/app.sock"; two binds with the same text are the same
@@ -57,6 +58,8 @@ module Chaton
         # Parameters after the question mark.
         PARAMETERS = { "tcp" => %w[backlog low_latency proxy_protocol],
                        "unix" => %w[backlog umask mode proxy_protocol] }.freeze
+        # Who may send a header of the PROXY protocol, besides true (anybody) and false.
+        SOURCES = Networks.new("true or false, or addresses and networks such as 10.0.0.0/8 or private, with commas")
         NO_TLS = "cannot be encrypted: bind tcp:// or unix:// here"
 
         # @param port [Integer] used if no port is named
@@ -94,7 +97,7 @@ module Chaton
           host, port, query = host_and_port(value, rest)
           given = [*decode(query), *tls.transform_keys(&:to_s)]
           own, tls = given.partition { |name, _| PARAMETERS.fetch("tcp").include?(name) }
-          tcp(value, host, port, URI.encode_www_form(own))
+          tcp(value, host, port, URI.encode_www_form(own.map { |name, some| [name, Array(some).join(",")] }))
             .dup.tap { |bind| bind.scheme, bind.tls = "https", TlsParameters.new.cast(tls) }.freeze
         end
 
@@ -157,10 +160,11 @@ module Chaton
         end
 
         def proxied(parameters)
-          given = parameters.fetch("proxy_protocol", false)
-          raise Mismatch, "has no proxy_protocol: bind it where the balancer connects" if given && !@tls
+          given = parameters.fetch("proxy_protocol", "off")
+          raise Mismatch, "has no proxy_protocol: bind it where the balancer connects" if given != "off" && !@tls
+          return Switch.new.cast(given) if Switch::WORDS.key?(given.downcase)
 
-          Switch.new.cast(given)
+          SOURCES.cast(*given.split(",", -1).then { |some| some.empty? ? "" : some }).freeze
         rescue Mismatch => e
           raise Mismatch, "has a proxy_protocol that #{e.message}"
         end

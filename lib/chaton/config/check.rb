@@ -27,6 +27,7 @@ module Chaton
         ORDERED.each { |lower, upper, why| compare(lower, upper, why) }
         check_crons
         check_limits
+        check_proxies
         check_warm_up
         StreamsCheck.new(@sources).run
       end
@@ -53,6 +54,15 @@ module Chaton
         @sources.problem(Origin.new("the configuration"),
                          "limit_hard (#{shown(:limit_hard, hard)}) must be at least #{HARD_RATIO_MIN} times limit " \
                          "(#{shown(:limit, soft)}), or a worker would be stopped before it can be replaced")
+      end
+
+      def check_proxies
+        given = Array(@sources[:trusted_proxies]).flatten
+        word = given.uniq.size > 1 && (given & Types::TrustedProxies::WORDS).first
+        return unless word
+
+        @sources.problem(Origin.new("the configuration"),
+                         "trusted_proxies #{word} is set beside #{(given - [word]).join(", ")}: it stands alone")
       end
 
       def check_warm_up

@@ -58,17 +58,18 @@ module Chaton
         queue = { count_max: @plan.queue_limit, bytes_max: @plan.queue_bytes_max, age_max_ms: ms(@plan.queue_age_s) }
         { limits: of_web(Options::LIMITS), timeouts: of_web(Options::TIMEOUTS), queue: queue,
           stream_bodies: Array(@plan.web[:stream_bodies]).flatten, static_files: @static_files,
-          compression: compression, http2: @plan.web[:http2], proxy_protocol: proxied, forwarded: forwarded,
+          compression: compression, http2: @plan.web[:http2], proxy_protocol: proxied,
+          forwarded: @plan.believed_peers.engine,
           server_timing: @plan.web.server_timing, **of_web(Options::TLS),
           **of_plan(:access_log, :retry_after_s, :accept_grace_ms, :accept_defer_ms) }
       end
 
-      # Places of binds whose connections begin with the client's address.
-      def proxied = @plan.binds.each_index.select { |place| @plan.binds[place].proxy_protocol }
-
-      def forwarded
-        proxies = Array(@plan.web.trusted_proxies).flatten
-        { proxies: proxies, header: @plan.web.forwarded_header } unless proxies.empty?
+      # Binds whose connections begin with the client's address; no sources: anybody may send it.
+      def proxied
+        @plan.binds.each_with_index.filter_map do |bind, place|
+          sources = bind.proxy_protocol
+          { listener: place, sources: (sources unless sources == true) } if sources
+        end
       end
 
       def compression

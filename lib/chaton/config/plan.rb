@@ -2,6 +2,7 @@
 
 require_relative "admin_document"
 require_relative "admin_settings"
+require_relative "believed_peers"
 require_relative "engine_document"
 require_relative "memory_settings"
 require_relative "options"
@@ -124,6 +125,9 @@ module Chaton
 
       # @return [Boolean] whether connections of any bind are encrypted
       def tls? = binds.any?(&:tls)
+
+      # @return [BelievedPeers] whose word counts about the client of a request
+      def believed_peers = BelievedPeers.new(self)
 
       # @param store [Hash, nil] settings of the store of the jobs; nil: none is read
       # @param listeners [Array<Hash>] none in an application that mounts the dashboard

@@ -59,7 +59,11 @@ module Chaton
           number && @range.cover?(number) ? number : mismatch(value)
         end
 
-        def show(value) = @off && value.zero? ? "off" : Types.thousands(value)
+        def show(value)
+          return super if value.nil?
+
+          @off && value.zero? ? "off" : Types.thousands(value)
+        end
 
         private
 

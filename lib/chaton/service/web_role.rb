@@ -67,9 +67,9 @@ module Chaton
         web = @plan.web
         return app unless web.https_only
 
-        port = @plan.binds.find { |bind| bind.scheme == "https" }&.port || Web::HttpsOnly::PORT
+        port = web.https_port || @plan.binds.find { |bind| bind.scheme == "https" }&.port || Web::HttpsOnly::PORT
         Web::HttpsOnly.new(app, port: port, except: Array(web.https_only_except).flatten, hsts: web.hsts,
-                                proxied: !Array(web.trusted_proxies).empty?)
+                                proxied: !@plan.believed_peers.proxies.empty?)
       end
 
       def sendfile(app)

@@ -67,9 +67,23 @@ class TrustedProxiesTest < Minitest::Test
     collector&.close
   end
 
+  def test_a_client_joins_no_trace_and_is_linked
+    collector = OtlpCollector.new
+    traces = "traces { endpoint #{collector.url.dump}; interval 0.02; follow_parent false }"
+    server = boot(rackup: APP, config: "workers 0\nweb { trusted_proxies '10.0.0.0/8' }\n#{traces}")
+    ask(server, { "traceparent" => "00-#{"a" * 32}-#{"b" * 16}-00", "tracestate" => "c=1" })
+    span = collector.wait("the request's span") { |spans| !spans.empty? }.first
+    refute_equal "a" * 32, span.trace_id
+    assert_equal ["", "", ["b" * 16]], [span.parent_id, span.trace_state, span.links]
+    assert_equal 0, server.stop
+  ensure
+    collector&.close
+  end
+
   def test_nobody_else_is_believed
-    server = boot(rackup: APP, config: "workers 0\nweb { trusted_proxies '10.0.0.0/8'\n https_only true }")
-    assert_match(%r{\AHTTP/1.1 301 }, answer(server))
+    web = "web { trusted_proxies '10.0.0.0/8'\n https_only true\n https_port 8443 }"
+    server = boot(rackup: APP, config: "workers 0\n#{web}")
+    assert_match(%r{\AHTTP/1.1 301 .*^location: https://site.example:8443/\r$}im, answer(server))
     server.stop
     server = boot(rackup: APP, config: "workers 0\nweb { trusted_proxies '10.0.0.0/8' }")
     answer = ask(server, HEADERS.merge("X_Forwarded_Host" => "evil.example"))

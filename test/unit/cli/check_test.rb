@@ -10,6 +10,7 @@ class CheckTest < CLICase
     assert_match(/^  workers +2$/, text)
     assert_match(%r{^  application +#{@root}/config.ru$}, text)
     refute_match(/request_timeout_s/, text)
+    assert_match(/^  believed +anybody: the application gets X-Forwarded-… as clients send it$/, text)
     assert_match(/^\d+ settings have their default; --all shows them\.$/, text)
     text = chaton("check", "-w", "2", "-e", "production", "-C", "-", "--all")[1]
     assert_match(/^  request_timeout_s +60$/, text)

@@ -22,6 +22,13 @@ class BindTest < Minitest::Test
     assert_equal [false] * 2, ["tcp://h:1", "tcp://h:1?proxy_protocol=off"].map { |text| cast(text).proxy_protocol }
     mismatch = Chaton::Config::Types::Mismatch
     assert_match(/true or false/, assert_raises(mismatch) { cast("tcp://h:1?proxy_protocol=v1") }.message)
+    sources = ["tcp://h:1?proxy_protocol=10.0.0.0/8,192.0.2.7", "unix://a?proxy_protocol=::1"]
+    assert_equal [%w[10.0.0.0/8 192.0.2.7/32], %w[::1/128]], sources.map { |text| cast(text).proxy_protocol }
+    tls = { cert: "a", key: "b", proxy_protocol: ["10.0.0.0/8", "private"] }
+    bind = Chaton::Config::Types::BindAddress.new.cast("https://h:1", tls)
+    assert_equal ["10.0.0.0/8", *Chaton::Config::Types::Networks::PRIVATE], bind.proxy_protocol
+    assert_match(/true or false/, assert_raises(mismatch) { cast("tcp://h:1?proxy_protocol=") }.message)
+    assert_match(/did you mean private/, assert_raises(mismatch) { cast("tcp://h:1?proxy_protocol=privat") }.message)
     admin = Chaton::Config::Types::BindAddress.new(port: 1, tls: false)
     assert_match(/no proxy_protocol/, assert_raises(mismatch) { admin.cast("tcp://h:1?proxy_protocol=on") }.message)
   end

@@ -30,6 +30,15 @@ class TypesTest < Minitest::Test
     assert_refused(networks, "proxy", because: %r{must be addresses, networks such as 10\.0\.0\.0/8, or private})
   end
 
+  def test_trusted_proxies
+    proxies = Types::TrustedProxies.new
+    assert_equal [["none"], ["any"], ["10.0.0.0/8"]], [:none, "any", "10.0.0.0/8"].map { |value| proxies.cast(value) }
+    assert_equal Types::Networks::PRIVATE, proxies.cast(:private)
+    assert_refused(proxies, "privat", because: /not "privat"; did you mean private\?/)
+    assert_refused(proxies, :none, "10.0.0.0/8", because: /not "none"/)
+    assert_equal ["not set", "none"], [proxies.show(nil), proxies.show(["none"])]
+  end
+
   def test_bytes
     bytes = Types::Bytes.new(1..(1 << 40))
     assert_equal [64, 65_536, 1 << 20, 2 << 30, 1024], ["64", "64K", "1M", "2 GiB", 1024].map { |one| bytes.cast(one) }

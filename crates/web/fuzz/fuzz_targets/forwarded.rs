@@ -4,7 +4,7 @@
 
 use chaton_web::head::{parse, Parsed, RequestHead};
 use chaton_web::limits::Limits;
-use chaton_web::{ForwardedHeader, ForwardedSettings, Network};
+use chaton_web::{ForwardedHeader, ForwardedSettings, Network, Trust, UnlistedPeers};
 use libfuzzer_sys::fuzz_target;
 
 const CLIENT: &str = "203.0.113.7";
@@ -29,12 +29,13 @@ fuzz_target!(|input: &[u8]| {
     if parse(&text, &Limits::for_tests(), &mut head) != Ok(Parsed::Complete(text.len())) {
         return;
     }
-    let settings = ForwardedSettings { proxies, header };
-    let found = settings.read("10.0.0.1", &head).client();
-    // Never one that the client has chosen.
-    assert!(found.is_none_or(|client| client.to_string() == CLIENT), "{found:?}");
+    let others = UnlistedPeers::Hidden;
+    let settings = ForwardedSettings { proxies, header, others, sends_files: false };
+    let forwarded = settings.read(Trust::Proxy, &head);
+    // Neither one that the client has chosen nor the proxy's own.
+    assert_eq!(forwarded.client().map(|client| client.to_string()).as_deref(), Some(CLIENT));
     if first % 3 == 2 {
-        assert!(!settings.read("10.0.0.1", &head).is_https());
+        assert!(!forwarded.is_https());
     }
-    assert_eq!(settings.read("192.0.2.1", &head).client(), None);
+    assert_eq!(settings.read(Trust::Hidden, &head).client(), None);
 });

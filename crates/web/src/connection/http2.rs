@@ -23,6 +23,7 @@ use h2::{Reason, RecvStream};
 use http::Request;
 use tokio::time::{sleep_until, Sleep};
 
+use crate::forwarded::Peer;
 use crate::server_state::ServerState;
 use crate::tls::TlsPeer;
 
@@ -58,7 +59,7 @@ pub(super) fn is_preface(first: &[u8]) -> bool {
 #[derive(Clone)]
 struct Client {
     listener: usize,
-    remote: Arc<str>,
+    remote: Arc<Peer>,
     tls: Option<Arc<TlsPeer>>,
     waste: Arc<Waste>,
     /// Requests under way.

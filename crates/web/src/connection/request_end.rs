@@ -1,10 +1,11 @@
 //! What is counted and logged at the end of a request, whatever version of HTTP it came by.
 
+use std::borrow::Cow;
 use std::time::Instant;
 
 use crate::access_log::AccessLogEntry;
 use crate::exchange::Exchange;
-use crate::request_start;
+use crate::forwarded::Peer;
 use crate::server_state::ServerState;
 
 /// Of requests that were not run because their clients had left, as nginx counts them: the server has
@@ -14,7 +15,7 @@ const CLIENT_LEFT: u16 = 499;
 pub(super) struct RequestEnd<'a> {
     pub shared: &'a ServerState,
     pub exchange: &'a Exchange,
-    pub remote: &'a str,
+    pub remote: &'a Peer,
     /// When it was complete, or began to arrive.
     pub since: Instant,
     /// A refused request has no beginning: the connection may have idled before.
@@ -31,7 +32,7 @@ impl RequestEnd<'_> {
             counters.duration.add_alone(took.as_nanos() as u64);
         }
         if let Some(waited) = self.exchange.waited().filter(|_| has_waited) {
-            let proxied = request_start::waited_before(self.exchange.head(), took);
+            let proxied = self.exchange.waited_before(took);
             counters.queue_time.add_alone((proxied + waited).as_nanos() as u64);
         }
     }
@@ -41,8 +42,12 @@ impl RequestEnd<'_> {
         if !self.shared.log.is_on() {
             return;
         }
+        let remote = match has_head {
+            true => self.exchange.remote_addr(),
+            false => Cow::Borrowed(&*self.remote.address),
+        };
         self.shared.log.add(&AccessLogEntry {
-            remote: self.remote,
+            remote: &remote,
             head: has_head.then(|| self.exchange.head()),
             request_id: (has_head && self.shared.log.has_ids()).then(|| self.exchange.request_id()),
             status,

@@ -19,6 +19,8 @@ pub(crate) struct ExchangeContext {
     /// `None`: answers are sent as they are.
     pub(super) encoders: Option<Arc<Encoders>>,
     draining: AtomicBool,
+    /// A header was kept from the application, and the log says so.
+    pub(super) has_warned_hidden: AtomicBool,
     /// Exchanges whose connection has something to do.
     ready: ReadyQueue<Arc<Exchange>>,
     io_waker: Mutex<Option<Waker>>,
@@ -31,6 +33,7 @@ impl ExchangeContext {
             config,
             counters,
             draining: AtomicBool::new(false),
+            has_warned_hidden: AtomicBool::new(false),
             ready: ReadyQueue::default(),
             io_waker: Mutex::default(),
         }

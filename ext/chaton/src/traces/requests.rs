@@ -25,10 +25,14 @@ const ERROR_KEY: &str = "action_dispatch.exception";
 pub fn request_begins(exchange: &Exchange) {
     let Some(tracing) = tracing() else { return };
     let head = exchange.head();
-    let parent = head
+    let given = head
         .header("traceparent")
         .and_then(|text| SpanContext::parse(text, head.header("tracestate")));
+    // Who is not believed decides neither what is recorded nor, by the ratio of its trace's id, what is not: the span
+    // begins a trace with a link.
+    let (parent, linked) = if exchange.is_believed() { (given, None) } else { (None, given) };
     let mut span = tracing.begin(SpanKind::Server, parent.as_ref());
+    linked.iter().for_each(|client| span.link(client));
     if span.is_recorded() {
         describe(tracing, &mut span, exchange);
     }
@@ -71,7 +75,7 @@ fn describe(tracing: &Tracing, span: &mut WorkSpan, exchange: &Exchange) {
     };
     span.text("network.protocol.version", version);
     span.text("network.peer.address", exchange.peer_addr());
-    if exchange.forwarded().is_some() {
+    if exchange.may_have_proxy() {
         span.text("client.address", exchange.remote_addr());
     }
     if let Some(agent) = head.header("user-agent") {

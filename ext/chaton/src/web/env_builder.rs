@@ -50,6 +50,7 @@ struct EnvKeys {
     http_host: VALUE,
     http_upgrade: VALUE,
     http_traceparent: VALUE,
+    http_tracestate: VALUE,
     rack_protocol: VALUE,
     url_scheme: VALUE,
     https: VALUE,
@@ -103,6 +104,7 @@ impl EnvBuilder {
             http_host: constant(b"HTTP_HOST"),
             http_upgrade: headers.key(b"upgrade"),
             http_traceparent: headers.key(b"traceparent"),
+            http_tracestate: headers.key(b"tracestate"),
             rack_protocol: constant(b"rack.protocol"),
             url_scheme: constant(b"rack.url_scheme"),
             https: constant(b"HTTPS"),
@@ -176,18 +178,19 @@ impl EnvBuilder {
             rb_hash_aset(env, keys.after_reply, rb_ary_new_capa(0));
             rb_hash_aset(env, keys.response_finished, rb_ary_new_capa(0));
             let forwarded = exchange.forwarded();
-            let encrypted = match forwarded {
-                Some(forwarded) if forwarded.is_https() && exchange.tls().is_none() => {
-                    rb_hash_aset(env, keys.url_scheme, keys.https_scheme);
-                    rb_hash_aset(env, keys.https, keys.on);
-                    true
-                }
-                _ => exchange.tls().is_some(),
-            };
+            let encrypted = exchange.is_encrypted();
+            if encrypted && exchange.tls().is_none() {
+                rb_hash_aset(env, keys.url_scheme, keys.https_scheme);
+                rb_hash_aset(env, keys.https, keys.on);
+            }
             self.put_headers(env, exchange, forwarded);
             // Spans of the application are children of the request's own span.
             if let Some(traceparent) = traces::traceparent() {
                 rb_hash_aset(env, keys.http_traceparent, string(&traceparent));
+                if !exchange.is_believed() {
+                    // It belongs to the client's trace, of which the span is not.
+                    rb_sys::rb_hash_delete(env, keys.http_tracestate);
+                }
             }
             self.put_server(env, exchange, encrypted);
             self.put_body(env, exchange)?;
@@ -209,12 +212,7 @@ impl EnvBuilder {
         known.map_or_else(|| string(name), |(_, value)| *value)
     }
 
-    unsafe fn put_headers(
-        &self,
-        env: VALUE,
-        exchange: &Exchange,
-        forwarded: Option<Forwarded<'_>>,
-    ) {
+    unsafe fn put_headers(&self, env: VALUE, exchange: &Exchange, forwarded: Forwarded<'_>) {
         let head = exchange.head();
         for (name_span, value) in &head.headers {
             let (name, value) = (head.get(*name_span), head.get(*value));
@@ -225,7 +223,7 @@ impl EnvBuilder {
                 _ if self.legacy_version && is(name, "version") => {}
                 // As if it were not there: an authority is never empty.
                 _ if value.is_empty() && is(name, "host") => {}
-                _ if forwarded.is_some_and(|forwarded| forwarded.hides(name)) => {}
+                _ if forwarded.hides(name) => exchange.warn_hidden(name),
                 // `Foo_Bar` and `Foo-Bar` are one key; the one with a dash wins.
                 _ if name.contains(&b'_') && head.is_shadowed(*name_span) => {}
                 // SAFETY: as in `build`.

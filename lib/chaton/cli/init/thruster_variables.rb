@@ -28,7 +28,8 @@ module Chaton
           "X_SENDFILE_ENABLED" => "files that the application names are sent by the kernel anyway",
           "GZIP_COMPRESSION_DISABLE_ON_AUTH" => "an answer with x-chaton-compress: off is not compressed",
           "BAD_GATEWAY_PAGE" => "nothing stands in front that could answer 502",
-          "FORWARD_HEADERS" => "name the proxies in front, if there are any: trusted_proxies \"10.0.0.0/8\""
+          "FORWARD_HEADERS" => "with an https bind X-Forwarded-… of clients is hidden; name proxies in front: " \
+                               "trusted_proxies \"10.0.0.0/8\""
         }.freeze
 
         # @param env [ENV, Hash{String=>String}]

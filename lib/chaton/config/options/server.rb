@@ -16,7 +16,7 @@ module Chaton
           says: "Address to listen on; may be repeated: tcp://HOST:PORT (http:// is the same) with ?backlog=N, " \
                 "or unix://PATH with ?umask=0117&mode=0660&backlog=N. tcp://localhost is both 127.0.0.1 and [::1]. " \
                 "proxy_protocol=on: each connection begins with a header of the PROXY protocol, version 1 or 2, as a " \
-                "load balancer sends it. " \
+                "load balancer sends it. proxy_protocol=10.0.0.0/8,192.0.2.7 closes connections of others. " \
                 "https://HOST:PORT (ssl:// is the same) takes the files ?cert=PATH&key=PATH in PEM, which may be " \
                 "repeated, &min_version=1.3, and &verify_mode=peer or force_peer with &ca=PATH for the " \
                 "certificates of clients; in a file also bind \"https://0.0.0.0:443\", cert: \"app.pem\", key: " \

@@ -107,16 +107,22 @@ module Chaton
                   "reads rack.input while it arrives. Each such request holds a thread as long as its client sends."),
         Option.in(:web, :https_only, :connections, Types::Switch.new, false,
                   "Redirect requests that came over plain HTTP, here or to a proxy in front (X-Forwarded-Proto), to " \
-                  "https:// on the port of the first https bind, else 443. Rails does it with force_ssl."),
+                  "https:// on https_port. Rails does it with force_ssl."),
+        Option.in(:web, :https_port, :connections, Types::Number.new(1..65_535), nil,
+                  "The port to which https_only redirects, where clients see another one than that of the bind, as " \
+                  "with a container whose 8443 is published as 443. The default is the port of the first https bind.",
+                  default_text: "that of the first https bind, else 443"),
         Option.in(:web, :https_only_except, :connections, STREAMED_PATHS, nil,
                   "Paths that are answered over plain HTTP in spite of https_only, such as /up for a load balancer."),
         Option.in(:web, :hsts, :connections,
                   Types::Word.new("a value such as max-age=31536000", pattern: /\Amax-age=\d+(; ?[\w-]+)*\z/), nil,
                   "With https_only: Strict-Transport-Security of answers over HTTPS that have none."),
-        Option.in(:web, :trusted_proxies, :connections, Types::Networks.new, nil,
+        Option.in(:web, :trusted_proxies, :connections, Types::TrustedProxies.new, nil,
                   "Proxies in front that name the client in forwarded_header: REMOTE_ADDR, the access log and " \
-                  "rack.url_scheme are then the client's. The application gets such headers from nobody else. " \
-                  "private: loopback and private addresses. A Unix socket counts as 127.0.0.1."),
+                  "rack.url_scheme are then the client's. The application gets such headers from nobody else, and " \
+                  "the traces of others begin anew. private: loopback and private addresses. A Unix socket counts as " \
+                  "127.0.0.1. none: nobody is believed. any: the application gets the headers of anybody, as with " \
+                  "Puma. Not set: none over TCP with an https:// bind, else any.", default_text: "not set"),
         Option.in(:web, :forwarded_header, :connections, Types::OneOf.new(:x_forwarded_for, :forwarded),
                   :x_forwarded_for,
                   "What trusted_proxies send: X-Forwarded-For with X-Forwarded-Proto, or Forwarded (RFC 7239). The " \

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "ipaddr"
+require_relative "../nearest"
 require_relative "../types"
 
 module Chaton
@@ -68,7 +69,7 @@ module Chaton
         # What the word stands for, which is what Rails and Rack take for proxies.
         PRIVATE = %w[127.0.0.0/8 ::1/128 10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 fc00::/7].freeze
 
-        def initialize = super("addresses, networks such as 10.0.0.0/8, or private")
+        def initialize(rule = "addresses, networks such as 10.0.0.0/8, or private") = super
 
         # @return [Array<String>] addresses with the number of bits that count
         def cast(*values) = super.flat_map { |text| text == "private" ? PRIVATE : network(text) }
@@ -79,8 +80,31 @@ module Chaton
           address = IPAddr.new(text)
           "#{address}/#{address.prefix}"
         rescue IPAddr::Error
-          mismatch(text)
+          nearest = Nearest.to(text, words)
+          raise Mismatch, "must be #{rule}, not #{text.inspect}#{"; did you mean #{nearest}?" if nearest}"
         end
+
+        def words = ["private"]
+      end
+
+      # The proxies that are believed, or in a word that there are none or that anybody is one.
+      class TrustedProxies < Networks
+        # What may stand alone instead of networks.
+        WORDS = %w[none any].freeze
+
+        def initialize = super("addresses, networks such as 10.0.0.0/8, private, none or any")
+
+        # @return [Array<String>] networks, or one of {WORDS}
+        def cast(*values)
+          word = WORDS.find { |one| values.flatten.map(&:to_s) == [one] }
+          word ? [word] : super
+        end
+
+        def show(values) = Array(values).empty? ? "not set" : super
+
+        private
+
+        def words = [*super, *WORDS]
       end
 
       # A file or directory; a relative one starts in the application's directory.
