@@ -4,7 +4,7 @@
 mod http2_client;
 mod support;
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{mpsc, Arc, Mutex};
 use std::time::Duration;
@@ -417,6 +417,48 @@ fn what_is_refused() {
     drop(stream);
     assert_eq!(calls.load(SeqCst), 0);
     assert_eq!(client.text(client.get("/")).0, 200);
+}
+
+/// The same head on the wire, whatever client would refuse to send it.
+fn raw_head(stream: u8, end: bool, pairs: &[(&str, &str)]) -> Vec<u8> {
+    let text = |text: &str| {
+        assert!(text.len() < 127);
+        [&[text.len() as u8], text.as_bytes()].concat()
+    };
+    let block: Vec<_> = pairs
+        .iter()
+        .flat_map(|(name, value)| [vec![0], text(name), text(value)].concat())
+        .collect();
+    let head = [0, 0, u8::try_from(block.len()).unwrap(), 1, 4 | u8::from(end), 0, 0, 0, stream];
+    [&head[..], &block].concat()
+}
+
+#[test]
+fn what_the_crate_refuses_is_counted() {
+    let server = Server::start(echo);
+    let mut client = server.connect();
+    let get = [(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "a")];
+    let with = |pair| [&get[..], &[pair]].concat();
+    client.socket.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").unwrap();
+    for (stream, pairs) in [
+        (1, with(("connection", "close"))),
+        (3, with((":path", "/twice"))),
+        (5, with(("content-length", "1"))),
+        (7, get[..2].to_vec()),
+    ] {
+        client.socket.write_all(&raw_head(stream, true, &pairs)).unwrap();
+    }
+    eventually("they are counted", || server.engine.stats().refused_total == 4);
+    assert_eq!(server.engine.stats().responses_total, [0, 0, 0, 4, 0]);
+    // A block of headers that cannot be read ends the connection.
+    client.socket.write_all(&[0, 0, 1, 1, 5, 0, 0, 0, 9, 0xff]).unwrap();
+    eventually("it is counted", || server.engine.stats().refused_total == 5);
+    // So is a list above the limit that the crate was given.
+    let client = Client::connect(&server);
+    let large = "a".repeat(40_000);
+    let request = Request::get("http://a.test/").header("x", large).body(()).unwrap();
+    assert_eq!(client.reply(client.send(request, b"")).unwrap().0, 431);
+    assert_eq!(server.engine.stats().refused_total, 6);
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod body;
 mod body_clock;
 mod head;
 mod output;
+mod sent_frames;
 mod stream;
 mod transport;
 mod upload;
@@ -24,9 +25,11 @@ use http::Request;
 use tokio::time::{sleep_until, Sleep};
 
 use crate::forwarded::Peer;
+use crate::limits::Limits;
 use crate::server_state::ServerState;
 use crate::tls::TlsPeer;
 
+use super::request_end::count_unread;
 use super::{Connection, ConnectionGuard};
 
 use stream::Http2Stream;
@@ -98,7 +101,10 @@ impl Connection {
         };
         let end_turn = || shared.flush_submitted();
         let (first, waste) = (self.unread.take(), Arc::clone(&client.waste));
-        let transport = Http2Transport::new(&mut self.socket, first, &shared, waste, &end_turn);
+        let remote = Arc::clone(&self.remote);
+        let refused = |status| count_unread(&shared, &remote.address, status);
+        let transport =
+            Http2Transport::new(&mut self.socket, first, &shared, waste, &end_turn, &refused);
         let Some(frames) = shake_hands(&shared, transport).await else { return };
         let mut connection = Http2Connection {
             shared: Arc::clone(&shared),
@@ -147,7 +153,7 @@ fn settings(shared: &ServerState) -> Builder {
     let mut builder = Builder::new();
     builder
         .max_concurrent_streams(limits.http2_streams_max)
-        .max_header_list_size(u32::try_from(limits.header_bytes_max).unwrap_or(u32::MAX))
+        .max_header_list_size(header_list_bytes_max(limits))
         .initial_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_send_buffer_size(SEND_BYTES_MAX)
@@ -156,6 +162,14 @@ fn settings(shared: &ServerState) -> Builder {
         .max_pending_accept_reset_streams(limits.http2_streams_max as usize)
         .data_frame_budget(SHORT_DATA_BUDGET);
     builder
+}
+
+/// A list of headers counts 32 bytes more for each of them, also for the four pseudo-headers (RFC 9113
+/// section 6.5.2). What fits into the limits of HTTP/1 does so here, and what is a little larger is
+/// refused by the same parser, which can say why.
+fn header_list_bytes_max(limits: &Limits) -> u32 {
+    let bytes = limits.header_bytes_max + 32 * (limits.header_count_max + 4);
+    u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
 impl Http2Connection<'_> {
@@ -172,7 +186,13 @@ impl Http2Connection<'_> {
         loop {
             match self.frames.poll_accept(cx) {
                 Poll::Ready(Some(Ok((request, respond)))) => self.begin(request, respond),
-                Poll::Ready(_) => return Poll::Ready(()),
+                Poll::Ready(end) => {
+                    // Frames or headers that cannot be read belong to no stream.
+                    if end.is_some_and(|end| end.is_err_and(|error| error.is_library())) {
+                        count_unread(&self.shared, &self.client.remote.address, 400);
+                    }
+                    return Poll::Ready(());
+                }
                 Poll::Pending if self.client.requests.load(Relaxed) > 0 => {
                     self.idle_since = None;
                     return Poll::Pending;

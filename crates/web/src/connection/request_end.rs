@@ -1,16 +1,30 @@
 //! What is counted and logged at the end of a request, whatever version of HTTP it came by.
 
 use std::borrow::Cow;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::access_log::AccessLogEntry;
 use crate::exchange::Exchange;
 use crate::forwarded::Peer;
 use crate::server_state::ServerState;
+use crate::stats::add;
 
 /// Of requests that were not run because their clients had left, as nginx counts them: the server has
 /// not failed.
 const CLIENT_LEFT: u16 = 499;
+
+/// Counts and logs a request that was refused before anybody could read its head.
+pub(super) fn count_unread(shared: &ServerState, remote: &str, status: u16) {
+    add(&shared.counters.refused, 1);
+    shared.counters.responded(status);
+    if let Some(counters) = shared.config.own_counters() {
+        counters.responded(status);
+    }
+    if shared.log.is_on() {
+        let (head, request_id, took) = (None, None, Duration::ZERO);
+        shared.log.add(&AccessLogEntry { remote, head, request_id, status, sent: 0, took });
+    }
+}
 
 pub(super) struct RequestEnd<'a> {
     pub shared: &'a ServerState,

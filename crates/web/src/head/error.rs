@@ -48,6 +48,8 @@ pub enum HeadError {
     Name,
     /// A NUL or another control byte in a header's value.
     Value,
+    /// White space around a header's value (HTTP/2).
+    PaddedValue,
     /// More bytes than `header_bytes_max`.
     TooLarge,
     /// More header lines than `header_count_max`.
@@ -58,6 +60,8 @@ pub enum HeadError {
     HostTwice,
     /// A `Host` that is no host and port.
     Host,
+    /// A `Host` that is not the `:authority` (HTTP/2).
+    HostDiffers,
     /// Several `Content-Length` that differ.
     LengthTwice,
     /// A `Content-Length` that is no number of at most 64 bits.
@@ -110,11 +114,13 @@ impl HeadError {
             Self::EmptyName => (400, "a header has an empty name"),
             Self::Name => (400, "a header name holds an invalid byte"),
             Self::Value => (400, "a header value holds a control byte"),
+            Self::PaddedValue => (400, "white space around the value of a header"),
             Self::TooLarge => (431, "the request head is larger than the limit"),
             Self::TooManyHeaders => (431, "the request has more headers than the limit"),
             Self::NoHost => (400, "an HTTP/1.1 request without Host"),
             Self::HostTwice => (400, "more than one Host"),
             Self::Host => (400, "Host is not a host and port"),
+            Self::HostDiffers => (400, "Host is not the authority"),
             Self::LengthTwice => (400, "several Content-Length that differ"),
             Self::Length => (400, "Content-Length is not a number"),
             Self::BodyTooLarge => (413, "Content-Length is above the limit"),

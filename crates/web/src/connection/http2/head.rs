@@ -7,7 +7,8 @@ use http::request::Parts;
 use http::{Response, StatusCode};
 
 use crate::error_response::ErrorResponse;
-use crate::head::{self, Parsed, RequestHead, Version};
+use crate::head::class::trim;
+use crate::head::{self, HeadError, Parsed, RequestHead, Version};
 use crate::limits::Limits;
 
 /// Headers that belong to one connection of HTTP/1 (RFC 9113 section 8.2.2). `te` is of requests.
@@ -24,7 +25,8 @@ pub(super) fn read(
         return Err(ErrorResponse::new(501, "This server has no CONNECT."));
     }
     let text = as_http1(parts);
-    match head::parse(&text, limits, out) {
+    let parsed = check(parts).and_then(|()| head::parse(&text, limits, out));
+    match parsed {
         Ok(Parsed::Complete(len)) if len == text.len() => {
             out.version = Version::Http2;
             out.keep_alive = true;
@@ -32,6 +34,34 @@ pub(super) fn read(
         }
         Ok(_) => Err(ErrorResponse::new(400, "The request's head is malformed.")),
         Err(error) => Err(ErrorResponse::new(error.status(), error.reason())),
+    }
+}
+
+/// Rules of HTTP/2 that the crate leaves out and that are lost in a head of HTTP/1. The crate also drops a
+/// fragment of `:path` and pseudo-headers of trailers, which nobody can see behind it.
+fn check(parts: &Parts) -> Result<(), HeadError> {
+    let scheme = parts.uri.scheme_str().unwrap_or("https");
+    let is_https = scheme.eq_ignore_ascii_case("https");
+    if !is_https && !scheme.eq_ignore_ascii_case("http") {
+        return Err(HeadError::Scheme);
+    }
+    // RFC 9113 section 8.2.1
+    let is_padded = |value: &HeaderValue| trim(value.as_bytes()).len() < value.len();
+    if parts.headers.values().any(is_padded) {
+        return Err(HeadError::PaddedValue);
+    }
+    // Section 8.3.1: it should be malformed, after normalization.
+    let Some(authority) = parts.uri.authority() else { return Ok(()) };
+    let default_port: &[u8] = if is_https { b"443" } else { b"80" };
+    let (name, port) = head::split_host(authority.as_str().as_bytes());
+    let is_same = |host: &HeaderValue| {
+        let (other_name, other_port) = head::split_host(host.as_bytes());
+        name.eq_ignore_ascii_case(other_name)
+            && port.unwrap_or(default_port) == other_port.unwrap_or(default_port)
+    };
+    match parts.headers.get_all(HOST).iter().all(is_same) {
+        true => Ok(()),
+        false => Err(HeadError::HostDiffers),
     }
 }
 
@@ -109,7 +139,7 @@ mod tests {
     #[test]
     fn a_head_is_read_as_one_of_http_1() {
         let request = http::Request::get("https://a.test:3001/p/%20q?x=1&y")
-            .header("host", "b.test")
+            .header("host", "A.test:3001")
             .header("cookie", "a=1")
             .header("x-empty", "")
             .header("cookie", "b=2");
@@ -135,6 +165,27 @@ mod tests {
         let star = http::Request::options("*").header("host", "a.test");
         let head = read_text(star).unwrap();
         assert_eq!(head.get(head.path), b"*");
+    }
+
+    #[test]
+    fn rules_of_http_2_alone() {
+        let with = |uri: &str, host: &str| {
+            read_text(http::Request::get(uri).header("host", host)).map(drop)
+        };
+        assert_eq!(with("http://a.test/", "A.TEST:80"), Ok(()));
+        assert_eq!(with("https://a.test:443/", "a.test"), Ok(()));
+        for (uri, host) in [
+            ("https://a.test/", "b.test"),
+            ("https://a.test/", "a.test:80"),
+            ("https://a.test/", ""),
+            ("ftp://a.test/", "a.test"),
+        ] {
+            assert_eq!(with(uri, host), Err(400), "{uri} {host}");
+        }
+        for value in [" a", "a ", "\ta", " "] {
+            let request = http::Request::get("https://a.test/").header("x", value);
+            assert_eq!(read_text(request), Err(400), "{value:?}");
+        }
     }
 
     #[test]

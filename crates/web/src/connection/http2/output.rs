@@ -21,7 +21,7 @@ impl Http2Stream {
     /// Sends all segments; with `last` nothing comes after them.
     pub(super) async fn send(&mut self, last: bool) -> Result<SentBytes, StreamEnd> {
         let mut sent = SentBytes::default();
-        if self.body.is_none() && !self.send_heads(last, &mut sent)? {
+        if self.body.is_none() && !self.send_heads(&mut sent)? {
             return Ok(sent);
         }
         while let Some(left) = self.left_of_first() {
@@ -37,7 +37,7 @@ impl Http2Stream {
 
     /// Sends the heads at the front, of which all but the last are interim ones. True when the
     /// final head is sent and its body follows.
-    fn send_heads(&mut self, last: bool, sent: &mut SentBytes) -> Result<bool, StreamEnd> {
+    fn send_heads(&mut self, sent: &mut SentBytes) -> Result<bool, StreamEnd> {
         while let Some(front) = self.sending.front() {
             let text = front.unsent_memory().ok_or(StreamEnd::Cut)?;
             let (response, len) = head::take_response(text).ok_or(StreamEnd::Cut)?;
@@ -51,11 +51,10 @@ impl Http2Stream {
                 self.respond.send_informational(response).map_err(|_| StreamEnd::Gone)?;
                 continue;
             }
-            let is_end = last && self.left_of_first().is_none() && !self.is_cut();
-            let body = self.respond.send_response(response, is_end);
+            // A DATA frame ends the stream, so that `SentFrames` can tell the crate's own responses.
+            let body = self.respond.send_response(response, false);
             self.body = Some(body.map_err(|_| StreamEnd::Gone)?);
-            self.has_ended = is_end;
-            return Ok(!is_end);
+            return Ok(true);
         }
         Ok(false)
     }

@@ -294,10 +294,8 @@ impl Http2Stream {
     fn send_whole(&mut self, text: &[u8]) {
         let Some((response, len)) = head::take_response(text) else { return };
         let bytes = Bytes::copy_from_slice(&text[len..]);
-        if let Ok(mut body) = self.respond.send_response(response, bytes.is_empty()) {
-            if !bytes.is_empty() {
-                let _ = body.send_data(bytes, true);
-            }
+        if let Ok(mut body) = self.respond.send_response(response, false) {
+            let _ = body.send_data(bytes, true);
         }
     }
 

@@ -16,6 +16,7 @@ use crate::stats::{add, Counters};
 
 use super::super::client_socket::ClientSocket;
 use super::super::send::SLICES_MAX;
+use super::sent_frames::SentFrames;
 use super::waste::Waste;
 
 pub(super) struct Http2Transport<'a> {
@@ -29,6 +30,9 @@ pub(super) struct Http2Transport<'a> {
     /// The socket must take something within this time. The application cannot be told of a client
     /// that reads nothing: its answers may wait for the socket behind those of other streams.
     write_timeout: Duration,
+    frames: SentFrames,
+    /// Gets the status of each request that the crate refuses by itself.
+    refused: &'a (dyn Fn(u16) + Sync),
 }
 
 impl<'a> Http2Transport<'a> {
@@ -38,9 +42,11 @@ impl<'a> Http2Transport<'a> {
         shared: &'a ServerState,
         waste: Arc<Waste>,
         end_turn: &'a (dyn Fn() + Sync),
+        refused: &'a (dyn Fn(u16) + Sync),
     ) -> Self {
         let write_timeout = shared.config.timeouts.write;
-        Self { socket, waste, end_turn, first, counters: &shared.counters, write_timeout }
+        let (counters, frames) = (&*shared.counters, SentFrames::default());
+        Self { socket, waste, end_turn, first, counters, write_timeout, frames, refused }
     }
 
     /// Writes with one call; without TLS to the socket, else to the session, which holds the bytes
@@ -125,15 +131,8 @@ impl AsyncRead for Http2Transport<'_> {
 }
 
 impl AsyncWrite for Http2Transport<'_> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        self.poll_once(cx, |socket| match socket.tls_mut() {
-            Some(session) => session.encrypt(bytes),
-            None => socket::send(socket.fd(), bytes),
-        })
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
     }
 
     fn poll_write_vectored(
@@ -142,10 +141,18 @@ impl AsyncWrite for Http2Transport<'_> {
         slices: &[IoSlice],
     ) -> Poll<io::Result<usize>> {
         let slices = &slices[..slices.len().min(SLICES_MAX)];
-        self.poll_once(cx, |socket| match socket.tls_mut() {
+        let len = ready!(self.poll_once(cx, |socket| match socket.tls_mut() {
             Some(session) => session.encrypt_slices(slices),
             None => socket::send_slices(socket.fd(), slices, false),
-        })
+        }))?;
+        let mut left = len;
+        for slice in slices {
+            let taken = left.min(slice.len());
+            left -= taken;
+            let refused = self.refused;
+            self.frames.add(&slice[..taken], refused);
+        }
+        Poll::Ready(Ok(len))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -191,6 +198,8 @@ mod tests {
                 first: Vec::new(),
                 counters: &counters,
                 write_timeout: Duration::from_secs(60),
+                frames: SentFrames::default(),
+                refused: &|_| {},
             };
             let mut turns = Vec::new();
             while turns.iter().sum::<usize>() < 2 * turn_max {
