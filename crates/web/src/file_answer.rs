@@ -11,7 +11,7 @@ use crate::date::http_date;
 use crate::head::class::trim;
 use crate::head::framing::parse_length;
 use crate::head::RequestHead;
-use crate::preconditions::{date_of, Precondition, Validators};
+use crate::preconditions::{date_of, is_dated, Precondition, Validators};
 use crate::response_head::{ResponseError, ResponseHead};
 
 /// Headers about the content, which 304, 412 and 416 do not send.
@@ -20,9 +20,13 @@ const OF_CONTENT: [&str; 4] =
 /// A cache that kept a 412 or 416 would give it to clients that sent no such condition or range.
 const OF_CACHES: [&str; 4] = ["cache-control", "etag", "expires", "last-modified"];
 
-/// The strong ETag of a version of a file, without its closing quote.
-pub(crate) fn etag_of(modified_s: u64, modified_ns: u64, len: u64) -> String {
-    format!("\"{modified_s:x}{modified_ns:08x}-{len:x}")
+/// The strong ETag of a version of a file; `form` distinguishes it from others of the same content. Empty: its time of
+/// modification tells nothing.
+pub(crate) fn etag_of(modified_s: u64, modified_ns: u64, len: u64, form: &str) -> String {
+    match is_dated(modified_s) {
+        true => format!("\"{modified_s:x}{modified_ns:08x}-{len:x}{form}\""),
+        false => String::new(),
+    }
 }
 
 /// The status of the answer, and the bytes of the file that it sends.
@@ -86,7 +90,7 @@ impl FileAnswer {
             status,
             range: 0..len,
             len,
-            etag: (etag_of(modified_s, file.mtime_nsec() as u64, len) + "\"").into_bytes(),
+            etag: etag_of(modified_s, file.mtime_nsec() as u64, len, "").into_bytes(),
             modified_s,
             has_etag: false,
             has_modified: false,
@@ -153,12 +157,13 @@ impl FileAnswer {
             out.header(b"Accept-Ranges", b"bytes")?;
         }
         if matches!(self.status, 200 | 206 | 304) {
-            if !self.has_etag && (self.is_named || !self.has_modified) {
+            let may_add = !self.has_etag && (self.is_named || !self.has_modified);
+            if may_add && !self.etag.is_empty() {
                 out.header(b"ETag", &self.etag)?;
             }
             // Caches keep an answer with a Last-Modified alone for a tenth of its age (RFC 9111 section 4.2.2). That is
             // usual for files that a server sends; an application that sends one itself has not asked for it.
-            if !self.has_modified && self.is_named {
+            if !self.has_modified && self.is_named && is_dated(self.modified_s) {
                 out.header(b"Last-Modified", &http_date(self.modified_s))?;
             }
         }

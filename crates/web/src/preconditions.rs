@@ -5,13 +5,22 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::head::class::trim;
 use crate::head::RequestHead;
 
+/// Nix and Bazel give each file of an image one of the first two seconds of 1970, whatever it holds, so these times tell
+/// nothing; Caddy, too, makes no ETag of them.
+const UNDATED_S: u64 = 1;
+
 /// What identifies a version of a representation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Validators<'a> {
-    /// With its quotes; it may be a weak one.
+    /// With its quotes; it may be a weak one. Empty: there is none.
     pub etag: &'a [u8],
     /// Seconds after 1970.
     pub modified_s: u64,
+}
+
+/// Whether a file's time of modification distinguishes its versions.
+pub(crate) fn is_dated(modified_s: u64) -> bool {
+    modified_s > UNDATED_S
 }
 
 /// How a conditional GET or HEAD goes on.
@@ -33,7 +42,8 @@ impl Validators<'_> {
                 return Precondition::Failed;
             }
         } else if let Some(date) = head.header("if-unmodified-since").and_then(date_of) {
-            if self.modified() > date {
+            // Without a date of ours the condition is ignored (section 13.1.4), as the next one is (13.1.3).
+            if self.modified() > Some(date) {
                 return Precondition::Failed;
             }
         }
@@ -41,7 +51,7 @@ impl Validators<'_> {
             Some(value) => self.matches(value, true),
             None => {
                 let since = head.header("if-modified-since").and_then(date_of);
-                since.is_some_and(|date| self.modified() <= date)
+                since.zip(self.modified()).is_some_and(|(date, modified)| modified <= date)
             }
         };
         if unchanged {
@@ -56,12 +66,12 @@ impl Validators<'_> {
         match head.header("if-range") {
             None => true,
             Some(value) if value.starts_with(b"\"") => value == self.etag,
-            Some(value) => date_of(value) == Some(self.modified()),
+            Some(value) => date_of(value).is_some_and(|date| Some(date) == self.modified()),
         }
     }
 
-    fn modified(&self) -> SystemTime {
-        UNIX_EPOCH + Duration::from_secs(self.modified_s)
+    fn modified(&self) -> Option<SystemTime> {
+        is_dated(self.modified_s).then(|| UNIX_EPOCH + Duration::from_secs(self.modified_s))
     }
 
     /// Whether a list of tags names this version. A tag holds no comma in practice; one that does
@@ -73,7 +83,7 @@ impl Validators<'_> {
                 true => opaque(tag) == opaque(self.etag),
                 false => tag == self.etag && !tag.starts_with(b"W/"),
             };
-            tag == b"*" || is_same
+            tag == b"*" || is_same && !self.etag.is_empty()
         })
     }
 }

@@ -33,6 +33,7 @@ use crate::error::Error;
 use crate::exchange::Exchange;
 use crate::file_answer::{append_range, select};
 use crate::media_type;
+use crate::preconditions::is_dated;
 use crate::request_body::RequestBody;
 use crate::response_head::{
     BodySize, ResponseContext, ResponseError, ResponseFraming, ResponseHead,
@@ -281,7 +282,7 @@ impl StaticFiles {
     /// With its content, if it is small: what is in memory, unless the file has changed.
     fn with_bytes(
         &self,
-        mut new: Representation,
+        new: Representation,
         file: &File,
         old: Option<&Resource>,
         may_wait: bool,
@@ -291,11 +292,13 @@ impl StaticFiles {
         }
         let same = old.and_then(|old| old.representation(new.coding));
         let same = same.filter(|same| same.stamp == new.stamp && same.name == new.name);
-        new.bytes = match same.and_then(|same| same.bytes.clone()) {
-            Some(bytes) => Some(bytes),
-            None => root::read(file, &new.stamp, may_wait)?.map(Arc::from),
-        };
-        Ok(new)
+        if let Some(same) = same.filter(|same| same.bytes.is_some()) {
+            return Ok(new.with_content_of(same));
+        }
+        Ok(match root::read(file, &new.stamp, may_wait)? {
+            Some(bytes) => new.with_content(bytes.into()),
+            None => new,
+        })
     }
 
     fn file_of(&self, chosen: &Representation, may_wait: bool) -> Result<Content, NoFile> {
@@ -377,8 +380,12 @@ impl StaticFiles {
         chosen: &Representation,
     ) -> Result<(), ResponseError> {
         let validators = chosen.validators();
-        out.header(b"Last-Modified", &http_date(validators.modified_s))?;
-        out.header(b"ETag", validators.etag)?;
+        if is_dated(validators.modified_s) {
+            out.header(b"Last-Modified", &http_date(validators.modified_s))?;
+        }
+        if !validators.etag.is_empty() {
+            out.header(b"ETag", validators.etag)?;
+        }
         if resource.representations.len() > 1 {
             out.header(b"Vary", b"Accept-Encoding")?;
         }

@@ -114,6 +114,45 @@ fn head_has_the_headers_of_get_and_no_body() {
 }
 
 #[test]
+fn another_content_of_the_same_length_and_time_is_another_version() {
+    const OLD: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+    for (modified_s, is_dated) in [(784_111_777, true), (0, false), (1, false)] {
+        let site = Site::new(|_| {});
+        let mut client = site.connect();
+        let mut put = |content: u8, len, headers: &[(&str, &str)]| {
+            site.write("a.css", vec![content; len]);
+            age(&site.root.path().join("a.css"), modified_s);
+            client.send(request("GET", "/a.css", headers)).reply()
+        };
+        let first = put(b'a', 10, &[]);
+        let etag = first.header("etag").unwrap().to_owned();
+        assert_eq!(first.header("last-modified").is_some(), is_dated);
+        let second = put(b'b', 10, &[("If-None-Match", &etag)]);
+        assert_eq!((second.status, second.text().as_str()), (200, "bbbbbbbbbb"));
+        assert_ne!(second.header("etag"), Some(&*etag));
+        assert_eq!(put(b'a', 10, &[("If-None-Match", &etag)]).status, 304);
+        assert_eq!(
+            put(b'a', 10, &[("If-Modified-Since", OLD)]).status,
+            if is_dated { 304 } else { 200 }
+        );
+        // What is not in memory has a version only by its time.
+        let large = put(b'a', 100_000, &[("If-None-Match", "\"\", "), ("Range", "bytes=0-1")]);
+        assert_eq!(large.status, 206);
+        for name in ["etag", "last-modified"] {
+            assert_eq!(large.header(name).is_some(), is_dated, "{name} {modified_s}");
+        }
+        for name in ["If-Modified-Since", "If-Range"] {
+            let headers = [(name, OLD), ("Range", "bytes=0-1")];
+            let status = if is_dated { [304, 206] } else { [206, 200] };
+            let reply = put(b'a', 100_000, &headers);
+            assert_eq!(reply.status, status[usize::from(name == "If-Range")], "{name}");
+        }
+        assert_eq!(put(b'a', 100_000, &[("If-None-Match", "*")]).status, 304);
+        assert_eq!(put(b'a', 100_000, &[("If-Match", "\"\"")]).status, 412);
+    }
+}
+
+#[test]
 fn conditions_are_answered_304_and_412() {
     let site = Site::new(|_| {});
     site.write("app.css", "body{}");
