@@ -20,6 +20,29 @@ class ProxyProtocolTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
+  def test_the_balancer_says_that_the_client_spoke_tls
+    config = "bind 'tcp://127.0.0.1:0?proxy_protocol=on'\nworkers 0\nweb { https_only true }"
+    keys = %w[REMOTE_ADDR rack.url_scheme HTTPS SERVER_PORT]
+    app = "run ->(env) { [200, {}, [env.values_at(*#{keys}).join(' ')]] }"
+    server = boot(rackup: app, config: config)
+    # ::ffff:203.0.113.7, and PP2_TYPE_SSL with the bits of the client.
+    { 1 => /\r\n\r\n203\.0\.113\.7 https on 443\z/, 0 => %r{\AHTTP/1\.1 301 } }.each do |bits, expected|
+      additions = [0x20, 5, bits, 0].pack("CnCN")
+      addresses = [*[0] * 10, 255, 255, 203, 0, 113, 7].pack("C*") * 2
+      header = ["\r\n\r\n\0\r\nQUIT\n", 0x21, 0x21, 36 + additions.size, addresses, 1, 443].pack("a12CCna32nn")
+      assert_match expected, RawClient.exchange(server.port, header + additions + REQUEST)
+    end
+    assert_equal 0, server.stop
+  end
+
+  def test_balancers_that_are_not_listed_are_refused_and_the_first_one_is_logged
+    server = boot(rackup: APP, config: "bind 'tcp://127.0.0.1:0?proxy_protocol=10.0.0.0/8'\nworkers 0")
+    2.times { assert refused?(server, "PROXY TCP4 10.9.9.9 10.0.0.1 1 80\r\n") }
+    server.wait_line(/closed a connection of 127\.0\.0\.1, which proxy_protocol of its bind does not list/)
+    assert_equal 0, server.stop
+    assert_equal 1, server.log.scan("does not list").size
+  end
+
   def test_the_first_connection_without_a_header_is_logged
     server = boot(rackup: APP, config: "bind 'tcp://127.0.0.1:0?proxy_protocol=on'\nworkers 0")
     RawClient.open(server.port, &:close_write)
@@ -32,8 +55,8 @@ class ProxyProtocolTest < Minitest::Test
 
   private
 
-  def refused?(server)
-    RawClient.open(server.port) { |one| one.write(REQUEST).closed_by_server? }
+  def refused?(server, header = "")
+    RawClient.open(server.port) { |one| one.write(header + REQUEST).closed_by_server? }
   rescue Errno::ECONNRESET
     # The request was left unread.
     true
