@@ -57,9 +57,9 @@ impl Drop for Acceptor {
 impl Acceptor {
     /// Accepts until accepting ends, then closes the listening socket.
     pub async fn run(mut self) {
-        while self.wait_for_capacity().await && self.wait_for_connection().await {
+        while self.wait_for_connection().await {
             let decision = self.decide().await;
-            if decision == AcceptDecision::Defer || !self.shared.is_accepting() {
+            if decision == AcceptDecision::Defer || !self.wait_for_room().await {
                 continue;
             }
             match self.accept_batch(decision == AcceptDecision::AcceptAll) {
@@ -67,6 +67,8 @@ impl Acceptor {
                 Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => {
                     self.shared.pause_accept();
                 }
+                // They are closed when this task runs the next time.
+                Err(error) if is_lack(&error) && self.shared.make_room(|| error.to_string()) => {}
                 Err(error) => self.pause(&error).await,
                 Ok(()) => {}
             }
@@ -74,15 +76,18 @@ impl Acceptor {
         }
     }
 
-    /// Waits until `connections_max` allows one more; false when accepting has ended.
-    async fn wait_for_capacity(&self) -> bool {
+    /// Waits until `connections_max` allows the connection that has arrived, if it is still there, for which idle
+    /// ones are closed; false when accepting has ended.
+    async fn wait_for_room(&self) -> bool {
         loop {
             let mut changed = std::pin::pin!(self.shared.accept_changed.notified());
             changed.as_mut().enable();
             if !self.shared.is_accepting() {
                 return false;
             }
-            if self.shared.has_capacity() {
+            let lacks_room = !self.shared.has_capacity()
+                && self.socket.try_io(Interest::READABLE, is_readable).is_ok();
+            if !lacks_room {
                 self.shared.publish_accepting(true);
                 // Another thread may have ended accepting meanwhile; that must
                 // stay the last thing published.
@@ -93,8 +98,16 @@ impl Acceptor {
                 }
                 return accepting;
             }
+            let max = self.shared.config.limits.connections_max;
+            if self.shared.make_room(|| format!("connections_max ({max}) is reached")) {
+                // Meanwhile their tasks run.
+                tokio::task::yield_now().await;
+                continue;
+            }
             self.shared.publish_accepting(false);
+            self.shared.lacking_room.fetch_add(1, Ordering::Relaxed);
             changed.await;
+            self.shared.lacking_room.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
@@ -186,6 +199,14 @@ fn is_readable(fd: &OwnedFd) -> io::Result<()> {
     } else {
         Err(io::ErrorKind::WouldBlock.into())
     }
+}
+
+/// Whether descriptors or memory are lacking (accept(2)).
+fn is_lack(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)
+    )
 }
 
 /// Whether an error belongs to the connection and not to the listener

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
+use crate::connection_registry::IdleMark;
 use crate::error_response::ErrorResponse;
 use crate::exchange::Exchange;
 use crate::forwarded::Peer;
@@ -58,6 +59,7 @@ struct Connection {
     waker: Waker,
     /// Key in the registry.
     key: usize,
+    idle: Arc<IdleMark>,
     listener: usize,
     remote: Arc<Peer>,
     /// The client of an encrypted connection.
@@ -134,7 +136,8 @@ impl Connection {
         remote: Arc<Peer>,
         tls: Option<Arc<TlsPeer>>,
     ) -> Self {
-        let key = shared.registry.insert(waker.clone());
+        let idle = Arc::<IdleMark>::default();
+        let key = shared.registry.insert(waker.clone(), Some(&idle));
         let context = Arc::clone(&shared.exchanges);
         let fd = socket.fd().as_raw_fd();
         let exchange =
@@ -144,6 +147,7 @@ impl Connection {
             socket,
             waker,
             key,
+            idle,
             listener,
             remote,
             tls,

@@ -4,7 +4,7 @@ use std::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst,
 };
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use chaton_core::clock;
 use chaton_core::engine::Feed;
@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use crate::accept_policy::{self, WorkerLoad};
 use crate::access_log::LogBuffer;
 use crate::config::Config;
-use crate::connection_registry::ConnectionRegistry;
+use crate::connection_registry::{ConnectionRegistry, IdleMark};
 use crate::exchange::{Exchange, ExchangeContext};
 use crate::static_files::{StaticFiles, StaticOutcome};
 use crate::stats::{add, Counters};
@@ -26,6 +26,20 @@ const SCRATCH_BYTES: usize = 64 * 1024;
 
 /// Requests after which the feed is flushed before the event loop's turn ends.
 const FLUSH_AFTER: u32 = 32;
+
+/// Idle connections closed at once to make room, so that a thousand of them are not looked through for each new
+/// one. With few connections it is an eighth of them.
+const MAKE_ROOM_MAX: usize = 32;
+/// Between two lines of the log about them.
+const LOG_PAUSE: Duration = Duration::from_secs(60);
+
+/// Idle connections that were closed to make room.
+#[derive(Default)]
+struct ClosedIdle {
+    /// Since the last line of the log.
+    count: usize,
+    logged_at: Option<Instant>,
+}
 
 /// Connections of one engine.
 #[derive(Default)]
@@ -63,6 +77,9 @@ pub(crate) struct ServerState {
     giving_up: AtomicBool,
     stopping: AtomicBool,
     connections: Mutex<ConnectionCounts>,
+    closed_idle: Mutex<ClosedIdle>,
+    /// Acceptors that wait for a connection that closes or idles.
+    pub lacking_room: AtomicUsize,
     /// When the workers' connections are compared again.
     next_move: Mutex<Instant>,
     /// Acceptors that may still take a connection.
@@ -94,6 +111,8 @@ impl ServerState {
             giving_up: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             connections: Mutex::default(),
+            closed_idle: Mutex::default(),
+            lacking_room: AtomicUsize::new(0),
             next_move: Mutex::new(Instant::now()),
             acceptors: AtomicUsize::new(0),
             all_closed: IdleWait::default(),
@@ -236,6 +255,31 @@ impl ServerState {
     /// Whether `connections_max` allows another connection.
     pub fn has_capacity(&self) -> bool {
         self.connections() < self.config.limits.connections_max
+    }
+
+    /// A connection waits for a request.
+    pub fn idles(&self, mark: &IdleMark) {
+        self.registry.idles(mark);
+        if self.lacking_room.load(Relaxed) > 0 {
+            self.accept_changed.notify_waiters();
+        }
+    }
+
+    /// Has the connections closed that have idled longest; false: none idles. `why` is for the log.
+    pub fn make_room(&self, why: impl FnOnce() -> String) -> bool {
+        let closed = self.registry.close_idle((self.connections() / 8).clamp(1, MAKE_ROOM_MAX));
+        let mut all = self.closed_idle.lock();
+        all.count += closed;
+        let now = Instant::now();
+        if closed > 0 && all.logged_at.is_none_or(|at| now.duration_since(at) >= LOG_PAUSE) {
+            all.logged_at = Some(now);
+            let count = std::mem::take(&mut all.count);
+            self.feed.warn(&format!(
+                "closed {count} idle connections to make room for new ones: {}",
+                why()
+            ));
+        }
+        closed > 0
     }
 
     pub fn is_accepting(&self) -> bool {

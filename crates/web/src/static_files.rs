@@ -158,6 +158,11 @@ impl StaticFiles {
             Ok(()) => StaticOutcome::Answered,
             Err(NoFile::Missing) => StaticOutcome::Missing,
             Err(NoFile::MustWait) => StaticOutcome::MustWait,
+            // The application would answer as if there were no such file.
+            Err(NoFile::NoDescriptor) => {
+                Arc::clone(exchange).shed();
+                StaticOutcome::Answered
+            }
         }
     }
 
@@ -206,7 +211,7 @@ impl StaticFiles {
         match &found {
             Ok(resource) => cache.insert(path, resource, now),
             Err(NoFile::Missing) => cache.remove(path),
-            Err(NoFile::MustWait) => {}
+            Err(NoFile::MustWait | NoFile::NoDescriptor) => {}
         }
         found
     }
@@ -221,8 +226,8 @@ impl StaticFiles {
         for name in self.candidates(&named) {
             match self.root.file(&name, may_wait) {
                 Ok((file, stamp)) => return self.resource(name, file, stamp, old, may_wait),
-                Err(NoFile::MustWait) => return Err(NoFile::MustWait),
                 Err(NoFile::Missing) => {}
+                Err(unknown) => return Err(unknown),
             }
         }
         Err(NoFile::Missing)
@@ -269,8 +274,8 @@ impl StaticFiles {
                         let coded = Representation::new(Some(coding), name, stamp);
                         representations.push(self.with_bytes(coded, &file, old, may_wait)?);
                     }
-                    Err(NoFile::MustWait) => return Err(NoFile::MustWait),
                     Err(NoFile::Missing) => {}
+                    Err(unknown) => return Err(unknown),
                 }
             }
         }
@@ -307,7 +312,7 @@ impl StaticFiles {
         }
         match self.root.file(&chosen.name, may_wait) {
             Ok((file, stamp)) if stamp == chosen.stamp => Ok(Content::File(file)),
-            Err(NoFile::MustWait) => Err(NoFile::MustWait),
+            Err(unknown @ (NoFile::MustWait | NoFile::NoDescriptor)) => Err(unknown),
             _ => Ok(Content::Changed),
         }
     }

@@ -270,6 +270,24 @@ fn a_connection_that_idles_ends() {
 }
 
 #[test]
+fn a_connection_without_requests_makes_room_at_the_bound() {
+    let (go, app) = held();
+    let server = Server::with(|config| config.limits.connections_max = 2, app);
+    let (idle, busy) = (Client::connect(&server), Client::connect(&server));
+    go.send(()).unwrap();
+    assert_eq!(idle.text(idle.get("/")).0, 200);
+    let response = busy.get("/");
+    busy.until(|| server.engine.stats().requests_total == 2);
+    let mut new = server.connect();
+    new.get("/new");
+    // It was told which of its requests were taken.
+    assert!(idle.end().is_none());
+    (0..2).for_each(|_| go.send(()).unwrap());
+    assert_eq!(busy.text(response).0, 200);
+    assert_eq!(new.reply().text(), "held");
+}
+
+#[test]
 fn a_connection_whose_client_never_takes_the_end_of_an_answer_ends() {
     let server = Server::with(
         |config| {

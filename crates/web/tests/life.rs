@@ -81,19 +81,49 @@ fn requests_given_up_are_answered_503_unless_their_response_has_begun() {
 }
 
 #[test]
-fn past_the_places_connections_wait_for_one() {
-    let server = Server::with(|config| config.limits.connections_max = 2, echo);
+fn past_the_places_connections_wait_until_one_idles() {
+    let (go, app) = held();
+    let server = Server::with(|config| config.limits.connections_max = 2, app);
     let (mut a, mut b) = (server.connect(), server.connect());
-    assert_eq!(a.get("/a").reply().status, 200);
-    assert_eq!(b.get("/b").reply().status, 200);
+    a.get("/a");
+    eventually("a is handed over", || server.engine.stats().requests_total == 1);
+    b.get("/b");
+    eventually("b is handed over", || server.engine.stats().requests_total == 2);
     let mut c = server.connect();
     c.get("/c").socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
     assert!(std::io::Read::read(&mut c.socket, &mut [0; 1]).is_err(), "served past the places");
     assert_eq!(server.engine.stats().connections, 2);
     c.socket.set_read_timeout(Some(PATIENCE)).unwrap();
-    drop(a);
-    assert_eq!(c.reply().text(), "GET /c ");
-    assert_eq!(b.get("/b").reply().status, 200);
+    (0..3).for_each(|_| go.send(()).unwrap());
+    assert_eq!(a.reply().status, 200);
+    // Which was the first to idle.
+    assert!(a.is_ended());
+    assert_eq!((b.reply().status, c.reply().status), (200, 200));
+}
+
+#[test]
+fn at_the_bound_the_connection_that_has_idled_longest_makes_room() {
+    let server = Server::with(|config| config.limits.connections_max = 3, echo);
+    let (mut kept, mut begun) = (server.connect(), server.connect());
+    assert_eq!(kept.get("/").reply().status, 200);
+    begun.send("GET /begun HT");
+    eventually("its beginning is read", || server.engine.stats().read_bytes_total > 40);
+    let mut silent = server.connect();
+    eventually("all are open", || server.engine.stats().connections == 3);
+    assert_eq!(kept.get("/again").reply().status, 200);
+    let mut others = vec![];
+    for ended in [&mut silent, &mut kept] {
+        let mut new = server.connect();
+        assert_eq!(new.get("/new").reply().text(), "GET /new ");
+        assert!(ended.is_ended());
+        others.push(new);
+    }
+    begun.send("TP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(begun.reply().text(), "GET /begun ");
+    let warnings = server.threads.warnings.lock().unwrap().clone();
+    let line =
+        "closed 1 idle connections to make room for new ones: connections_max (3) is reached";
+    assert_eq!(warnings, [line], "one in a minute");
 }
 
 #[test]

@@ -55,7 +55,7 @@ pub(super) async fn shake_hands(
 ) -> Result<Arc<TlsPeer>, HandshakeFailure> {
     let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
     let number = shared.handshakes.begin(waker.clone(), shared.config.limits.tls_handshakes_max);
-    let key = shared.registry.insert(waker);
+    let key = shared.registry.insert(waker, None);
     let mut handshake = Handshake { shared, number, key, since: Instant::now(), first: None };
     let session = TlsSession::new(listener.config()).map_err(|_| HandshakeFailure::Closed)?;
     socket.set_tls(Some(Box::new(session)));

@@ -24,6 +24,7 @@ use h2::{Reason, RecvStream};
 use http::Request;
 use tokio::time::{sleep_until, Sleep};
 
+use crate::connection_registry::IdleMark;
 use crate::forwarded::Peer;
 use crate::limits::Limits;
 use crate::server_state::ServerState;
@@ -84,13 +85,17 @@ struct Http2Connection<'a> {
     /// Since when the client knows that it gets no further stream.
     leaving: Option<Instant>,
     served: u64,
+    idle: Arc<IdleMark>,
     guard: &'a mut ConnectionGuard,
 }
 
 impl Connection {
     /// Serves the connection as one of HTTP/2; `unread` was read before that was known.
     pub(super) async fn serve_http2(&mut self) {
-        let shared = Arc::clone(&self.shared);
+        let (shared, idle) = (Arc::clone(&self.shared), Arc::clone(&self.idle));
+        if self.unread.is_empty() {
+            shared.idles(&idle);
+        }
         let client = Client {
             listener: self.listener,
             remote: Arc::clone(&self.remote),
@@ -105,7 +110,7 @@ impl Connection {
         let refused = |status| count_unread(&shared, &remote.address, status);
         let transport =
             Http2Transport::new(&mut self.socket, first, &shared, waste, &end_turn, &refused);
-        let Some(frames) = shake_hands(&shared, transport).await else { return };
+        let Some(frames) = shake_hands(&shared, transport, &idle).await else { return };
         let mut connection = Http2Connection {
             shared: Arc::clone(&shared),
             frames,
@@ -115,20 +120,24 @@ impl Connection {
             was_sending: false,
             leaving: None,
             served: 0,
+            idle,
             guard: &mut self.guard,
         };
         poll_fn(|cx| connection.poll(cx)).await;
         drop(connection);
         // The client may still send, be it that it has read the last answers.
-        self.linger().await;
+        if !self.idle.must_close() {
+            self.linger().await;
+        }
     }
 }
 
 /// Reads the preface. A client that says nothing is closed as one that begins a head and does not
-/// end it, and soon once the server drains.
+/// end it, soon once the server drains, and at once to make room.
 async fn shake_hands<'a>(
     shared: &ServerState,
     transport: Http2Transport<'a>,
+    idle: &IdleMark,
 ) -> Option<Frames<Http2Transport<'a>, Bytes>> {
     let since = Instant::now();
     let mut handshake = pin!(settings(shared).handshake(transport));
@@ -136,6 +145,9 @@ async fn shake_hands<'a>(
     poll_fn(|cx| {
         if let Poll::Ready(shaken) = handshake.as_mut().poll(cx) {
             return Poll::Ready(shaken.ok());
+        }
+        if idle.must_close() {
+            return Poll::Ready(None);
         }
         let timeouts = &shared.config.timeouts;
         let time = match shared.exchanges.is_draining() {
@@ -195,6 +207,7 @@ impl Http2Connection<'_> {
                 }
                 Poll::Pending if self.client.requests.load(Relaxed) > 0 => {
                     self.idle_since = None;
+                    self.idle.set_busy();
                     return Poll::Pending;
                 }
                 Poll::Pending => return self.poll_idle(cx),
@@ -263,7 +276,18 @@ impl Http2Connection<'_> {
             (true, true) => timeouts.write,
             (true, false) => timeouts.drain_idle,
         };
+        if self.idle_since.is_none() && !sending {
+            self.shared.idles(&self.idle);
+        } else if sending {
+            self.idle.set_busy();
+        }
         let since = *self.idle_since.get_or_insert_with(Instant::now);
+        if self.idle.must_close() {
+            // Says which requests were not looked at, as far as the socket takes it (RFC 9113 section 6.8).
+            self.frames.abrupt_shutdown(Reason::NO_ERROR);
+            let _ = self.frames.poll_closed(cx);
+            return Poll::Ready(());
+        }
         if !self.is_over(since + time, cx) {
             return Poll::Pending;
         }

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use crate::config::ProxyBind;
+use crate::connection_registry::IdleMark;
 use crate::proxy_protocol::{self, NoProxyHeader, ProxyHeader};
 use crate::server_state::ServerState;
 
@@ -36,9 +37,11 @@ pub(super) async fn read(
     }
     let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
     // By which a drain wakes it.
-    let key = shared.registry.insert(waker);
+    let idle = Arc::<IdleMark>::default();
+    let key = shared.registry.insert(waker, Some(&idle));
+    shared.idles(&idle);
     let (since, mut seen) = (Instant::now(), 0);
-    let header = poll_fn(|cx| poll(shared, socket, cx, since, &mut seen)).await;
+    let header = poll_fn(|cx| poll(shared, socket, cx, since, &mut seen, &idle)).await;
     shared.registry.remove(key);
     socket.clear_deadline();
     // Checks that only connect send nothing.
@@ -57,12 +60,17 @@ fn poll(
     cx: &mut Context,
     since: Instant,
     seen: &mut usize,
+    idle: &IdleMark,
 ) -> Poll<Result<ProxyHeader, NoProxyHeader>> {
     let mut bytes = [0; proxy_protocol::BYTES_MAX];
     loop {
         match socket.poll_peek(cx, &mut bytes, *seen) {
-            Poll::Ready(Ok(len)) if len > 0 => *seen = len,
+            Poll::Ready(Ok(len)) if len > 0 => {
+                *seen = len;
+                idle.set_busy();
+            }
             Poll::Ready(_) => return Poll::Ready(Err(NoProxyHeader)),
+            Poll::Pending if idle.must_close() => return Poll::Ready(Err(NoProxyHeader)),
             Poll::Pending => {
                 let timeouts = &shared.config.timeouts;
                 let time = match shared.exchanges.is_draining() {

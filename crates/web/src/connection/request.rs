@@ -21,6 +21,7 @@ impl Connection {
     pub(super) async fn read_head(&mut self) -> Result<(), Closing> {
         let header = self.shared.config.timeouts.header;
         if self.unread.is_empty() {
+            self.shared.idles(&self.idle);
             self.since = Instant::now();
             let config = &self.shared.config;
             let first = config.timeouts.idle.min(config.buffers_idle);
@@ -58,8 +59,11 @@ impl Connection {
         }
     }
 
-    /// Ready when a connection without a request has idled long enough.
+    /// Ready when a connection without a request has idled long enough, or is to make room.
     fn poll_idle_over(&mut self, cx: &mut Context) -> Poll<()> {
+        if self.idle.must_close() {
+            return Poll::Ready(());
+        }
         let timeouts = &self.shared.config.timeouts;
         let mut until = self.since + timeouts.idle;
         if self.shared.exchanges.is_draining() {
@@ -91,6 +95,7 @@ impl Connection {
             Err(_) => return Poll::Ready(Err(Closing::Now)),
         };
         add(&shared.counters.read_bytes, len as u64);
+        self.idle.set_busy();
         if !self.unread.is_empty() {
             self.unread.push(&scratch[..len]);
             drop(scratch);

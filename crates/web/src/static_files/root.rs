@@ -6,7 +6,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{fstat, openat, openat2, FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{
+    fstat, openat, openat2, statat, AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat,
+};
 use rustix::io::Errno;
 
 use crate::error::Error;
@@ -18,6 +20,8 @@ pub(super) enum NoFile {
     Missing,
     /// The answer is on the disk: ask again from a thread that may wait.
     MustWait,
+    /// There is a file, and no descriptor left to open it with.
+    NoDescriptor,
 }
 
 /// How names are resolved.
@@ -80,9 +84,18 @@ impl RootDirectory {
             }
             Resolution::ByParts => self.by_parts(name),
         };
-        let file = File::from(opened.map_err(|_| NoFile::Missing)?);
+        let file = File::from(opened.map_err(|error| self.no_file(name, error))?);
         let stamp = stamp_of(&file).ok_or(NoFile::Missing)?;
         Ok((file, stamp))
+    }
+
+    fn no_file(&self, name: &[u8], error: Errno) -> NoFile {
+        let is_file = |stat: Stat| FileType::from_raw_mode(stat.st_mode).is_file();
+        let has_file = || statat(&self.fd, name, AtFlags::empty()).is_ok_and(is_file);
+        match error {
+            Errno::MFILE | Errno::NFILE if has_file() => NoFile::NoDescriptor,
+            _ => NoFile::Missing,
+        }
     }
 
     fn by_parts(&self, name: &[u8]) -> Result<OwnedFd, Errno> {

@@ -69,7 +69,7 @@ impl Http2Stream {
         waker: Waker,
     ) -> Self {
         client.requests.fetch_add(1, Relaxed);
-        let key = shared.registry.insert(waker.clone());
+        let key = shared.registry.insert(waker.clone(), None);
         let context = Arc::clone(&shared.exchanges);
         let (remote, tls) = (Arc::clone(&client.remote), client.tls.clone());
         // A stream has no socket that the application could take.
