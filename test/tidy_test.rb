@@ -7,7 +7,7 @@ require_relative "support/type_names"
 # Checks the house rules in all files: the direction of imports, the length of files and functions, the names of types,
 # links, and unfinished work. Each failure names the file, the line and the rule.
 class TidyTest < Minitest::Test
-  LINES_MAX = { ruby: 250, rust: 500 }.freeze
+  LINES_MAX = { ruby: 300, rust: 700 }.freeze
   FUNCTION_LINES_MAX = 70
 
   # The layers of lib, outermost first. A file may require files of its own layer and of those below.

@@ -36,6 +36,7 @@
 
 pub(crate) mod class;
 mod error;
+pub(crate) mod excess;
 pub(crate) mod fields;
 pub(crate) mod framing;
 mod quick;

@@ -37,6 +37,7 @@ mod file_answer;
 mod forwarded;
 pub mod head;
 pub mod limits;
+mod line_gate;
 mod media_type;
 mod pending_response;
 mod preconditions;

@@ -17,6 +17,8 @@ use crate::access_log::LogBuffer;
 use crate::config::Config;
 use crate::connection_registry::{ConnectionRegistry, IdleMark};
 use crate::exchange::{Exchange, ExchangeContext};
+use crate::head::{excess, HeadError};
+use crate::line_gate::LineGate;
 use crate::static_files::{StaticFiles, StaticOutcome};
 use crate::stats::{add, Counters};
 use crate::tls::Handshakes;
@@ -65,6 +67,7 @@ pub(crate) struct ServerState {
     pub refused_upgrade: AtomicBool,
     /// A peer may send no header of the PROXY protocol, and the log says so.
     pub refused_proxy_source: AtomicBool,
+    long_heads: LineGate,
     /// The buffer that sockets are read into; only the IO thread uses it.
     pub scratch: Mutex<Box<[u8]>>,
     /// Wakes the acceptors when a connection was closed or accepting ends.
@@ -102,6 +105,7 @@ impl ServerState {
             handshakes: Handshakes::default(),
             lacked_proxy_header: AtomicBool::new(false),
             refused_upgrade: AtomicBool::new(false),
+            long_heads: LineGate::default(),
             refused_proxy_source: AtomicBool::new(false),
             scratch: Mutex::new(vec![0; SCRATCH_BYTES].into_boxed_slice()),
             accept_changed: Notify::new(),
@@ -117,6 +121,23 @@ impl ServerState {
             acceptors: AtomicUsize::new(0),
             all_closed: IdleWait::default(),
         }
+    }
+
+    /// Says in the log what was too long in a head that was refused, as far as it was read.
+    pub fn report_long_head(&self, client: &str, read: &[u8], error: HeadError) {
+        if let Some(what) = excess::describe(read, error, &self.config.limits) {
+            self.report_too_long(client, error.status(), &what);
+        }
+    }
+
+    /// Says in the log that a request was refused, and why.
+    pub fn report_too_long(&self, client: &str, status: u16, what: &str) {
+        let Some(held_back) = self.long_heads.pass(Instant::now()) else { return };
+        let others = match held_back {
+            0 => String::new(),
+            _ => format!(". {held_back} like it before had no line"),
+        };
+        self.feed.warn(&format!("answered {status} to {client}: {what}{others}"));
     }
 
     /// Writes the gathered lines of the access log. The IO thread calls it last, because it may end

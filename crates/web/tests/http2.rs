@@ -435,6 +435,35 @@ fn what_is_refused() {
     drop(stream);
     assert_eq!(calls.load(SeqCst), 0);
     assert_eq!(client.text(client.get("/")).0, 200);
+    // One line a second names what was too long.
+    let warnings = server.threads.warnings.lock().unwrap();
+    assert!(warnings[0].contains("414") && warnings[0].contains("the path has 101 bytes"));
+}
+
+#[test]
+fn the_heads_of_a_connection_are_bounded_together() {
+    let server = Server::start(echo);
+    let client = Client::connect(&server);
+    let request =
+        || Request::post("http://a.test/").header("x", "a".repeat(30_000)).body(()).unwrap();
+    let mut requests = client.requests.clone();
+    let started: Vec<_> = (0..40)
+        .map(|_| {
+            requests = client.wait(requests.clone().ready()).unwrap();
+            requests.send_request(request(), false).unwrap()
+        })
+        .collect();
+    let (mut answered, mut refused) = (0, 0);
+    for (response, mut body) in started.into_iter().rev() {
+        // It fails on a stream that was refused.
+        let _ = body.send_data(Bytes::new(), true);
+        match client.reply(response) {
+            Ok((status, _)) => answered += usize::from(status == 200),
+            Err(error) => refused += usize::from(error.reason() == Some(Reason::REFUSED_STREAM)),
+        }
+    }
+    assert_eq!((answered, refused), (34, 6));
+    assert_eq!(client.text(client.send(request(), b"x")).0, 200);
 }
 
 /// The same head on the wire, whatever client would refuse to send it.

@@ -103,6 +103,21 @@ class Http2Test < Minitest::Test
     assert_equal 0, server.stop
   end
 
+  # What Puma takes is taken in both versions; what is longer is named in the log.
+  def test_limits_of_heads
+    rackup = "run ->(env) { [200, {}, [env.values_at('QUERY_STRING', 'HTTP_X').map { |it| it.to_s.size }.join(' ')]] }"
+    server = boot(rackup: rackup, config: "workers 0")
+    path = "/?#{"q" * 10_240}"
+    assert_equal "10240 81920", server.get(path, headers: { "X" => "v" * 81_920 }).body
+    # nghttp sends no more.
+    assert_equal "10240 50000", nghttp("-H", "x: #{"v" * 50_000}", "http://127.0.0.1:#{server.port}#{path}")
+    many = (1..900).to_h { |at| ["x-#{at}", "1"] }
+    assert_equal 200, server.get("/", headers: many).status
+    assert_equal 414, server.get("/?#{"q" * 12_288}").status
+    server.wait_line(/answered 414 to 127.0.0.1: the path has 1 bytes, the query 12289 bytes; uri_bytes_max is 12288/)
+    assert_equal 0, server.stop
+  end
+
   def test_files_of_a_directory
     server = boot(config: "workers 0\nweb { static \"public\" }") { |one| one.write("public/a.txt", "file " * 50_000) }
     base = "http://127.0.0.1:#{server.port}"

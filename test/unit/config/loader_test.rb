@@ -103,8 +103,8 @@ class LoaderTest < ConfigCase
   end
 
   def test_rules_between_options
-    problem = only_problem("web { uri_bytes_max \"64K\" }")
-    assert_match(/uri_bytes_max \(64 KiB\) is above header_bytes_max \(32 KiB\)/, problem.to_s)
+    problem = only_problem("web { uri_bytes_max \"128K\" }")
+    assert_match(/uri_bytes_max \(128 KiB\) is above header_bytes_max \(112 KiB\)/, problem.to_s)
   end
 
   def test_a_plan_as_json

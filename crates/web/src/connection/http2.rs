@@ -68,6 +68,8 @@ struct Client {
     waste: Arc<Waste>,
     /// Requests under way.
     requests: Arc<AtomicUsize>,
+    /// Bytes of their heads.
+    head_bytes: Arc<AtomicUsize>,
     /// Of the connection's task, which looks whether there are any.
     connection: Waker,
 }
@@ -102,6 +104,7 @@ impl Connection {
             tls: self.tls.clone(),
             waste: Arc::new(Waste::new(shared.config.limits.http2_resets_max)),
             requests: Arc::default(),
+            head_bytes: Arc::default(),
             connection: self.waker.clone(),
         };
         let end_turn = || shared.flush_submitted();

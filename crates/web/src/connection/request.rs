@@ -120,7 +120,10 @@ impl Connection {
                 self.socket.set_deadline(self.since + shared.config.timeouts.header);
                 Poll::Ready(Ok(false))
             }
-            Err(error) => Poll::Ready(Err(malformed(error))),
+            Err(error) => {
+                shared.report_long_head(&self.remote.address, &scratch[..len], error);
+                Poll::Ready(Err(malformed(error)))
+            }
         }
     }
 
@@ -130,7 +133,7 @@ impl Connection {
             return Err(Closing::Http2);
         }
         self.exchange_mut();
-        let Self { shared, exchange, unread, .. } = self;
+        let Self { shared, exchange, unread, remote, .. } = self;
         let Some(exchange) = Arc::get_mut(exchange) else { return Err(Closing::Now) };
         match head::parse(unread.rest(), &shared.config.limits, &mut exchange.head) {
             Ok(Parsed::Complete(taken)) => {
@@ -138,7 +141,10 @@ impl Connection {
                 Ok(true)
             }
             Ok(Parsed::Partial) => Ok(false),
-            Err(error) => Err(malformed(error)),
+            Err(error) => {
+                shared.report_long_head(&remote.address, unread.rest(), error);
+                Err(malformed(error))
+            }
         }
     }
 

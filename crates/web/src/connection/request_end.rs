@@ -20,6 +20,11 @@ pub(super) fn count_unread(shared: &ServerState, remote: &str, status: u16) {
     if let Some(counters) = shared.config.own_counters() {
         counters.responded(status);
     }
+    if status == 431 {
+        let max = shared.config.limits.header_bytes_max;
+        let what = format!("the head is larger than header_bytes_max, {max}");
+        shared.report_too_long(remote, status, &what);
+    }
     if shared.log.is_on() {
         let (head, request_id, took) = (None, None, Duration::ZERO);
         shared.log.add(&AccessLogEntry { remote, head, request_id, status, sent: 0, took });

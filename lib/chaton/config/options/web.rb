@@ -32,13 +32,15 @@ module Chaton
                        "Retry-After in seconds of every 503 that the server sends.", name: :retry_after_s)
       ].freeze
 
-      # Limits on what a client sends and gets.
+      # Limits on what a client sends and gets. Those of a head are Puma's: 112 KiB in all and 12 KiB of the URI (its
+      # limits for the path, the query and one value are smaller). Puma does not count headers, each of which costs a
+      # String and a place in the env; Apache takes 100, Node.js 2,000.
       LIMITS = [
-        Option.in(:web, :header_bytes_max, :limits, Types::Bytes.new(1024..(1 << 24)), 32_768,
+        Option.in(:web, :header_bytes_max, :limits, Types::Bytes.new(1024..(1 << 24)), 112 << 10,
                   "Bytes of a request's head, and of a chunked body's trailers; above it 431."),
-        Option.in(:web, :header_count_max, :limits, Types::Number.new(1..10_000), 100,
+        Option.in(:web, :header_count_max, :limits, Types::Number.new(1..10_000), 1000,
                   "Header lines of a request, and trailer lines; above it 431."),
-        Option.in(:web, :uri_bytes_max, :limits, Types::Bytes.new(64..(1 << 24)), 8192,
+        Option.in(:web, :uri_bytes_max, :limits, Types::Bytes.new(64..(1 << 24)), 12 << 10,
                   "Bytes of the request's URI; above it 414."),
         Option.in(:web, :body_bytes_max, :limits, Types::Bytes.new(0..(1 << 50)), 1 << 30,
                   "Bytes of a request's body; above it 413.", puma: %i[http_content_length_limit]),

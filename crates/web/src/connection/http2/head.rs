@@ -15,11 +15,12 @@ use crate::limits::Limits;
 const OF_HTTP1: [&str; 6] =
     ["connection", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade"];
 
-/// Reads the head of a request into `out`.
+/// Reads the head of a request into `out`. `report` gets the text of one that is refused.
 pub(super) fn read(
     parts: &Parts,
     limits: &Limits,
     out: &mut RequestHead,
+    report: impl FnOnce(&[u8], HeadError),
 ) -> Result<(), ErrorResponse> {
     if parts.method == http::Method::CONNECT {
         return Err(ErrorResponse::new(501, "This server has no CONNECT."));
@@ -33,7 +34,10 @@ pub(super) fn read(
             Ok(())
         }
         Ok(_) => Err(ErrorResponse::new(400, "The request's head is malformed.")),
-        Err(error) => Err(ErrorResponse::new(error.status(), error.reason())),
+        Err(error) => {
+            report(&text, error);
+            Err(ErrorResponse::new(error.status(), error.reason()))
+        }
     }
 }
 
@@ -132,7 +136,7 @@ mod tests {
     fn read_text(request: http::request::Builder) -> Result<RequestHead, u16> {
         let parts = request.body(()).unwrap().into_parts().0;
         let mut out = RequestHead::default();
-        read(&parts, &Limits::for_tests(), &mut out).map_err(|error| error.status)?;
+        read(&parts, &Limits::for_tests(), &mut out, |_, _| {}).map_err(|error| error.status)?;
         Ok(out)
     }
 

@@ -26,6 +26,10 @@ use super::super::send::SentBytes;
 use super::upload::Http2Upload;
 use super::{head, Client};
 
+/// Bytes of the heads of a connection's requests under way. A hundred requests with 10 KiB of cookies
+/// each, more than browsers make, fit in; one head may be larger (`header_bytes_max`).
+const HEADS_BYTES_MAX: usize = 1 << 20;
+
 /// How a stream ends early.
 pub(super) enum StreamEnd {
     /// The client gave it up, or the connection has ended.
@@ -34,6 +38,8 @@ pub(super) enum StreamEnd {
     Cut,
     /// The application wants to switch protocols.
     NeedsHttp1,
+    /// The heads of the connection's requests are too large together.
+    NoRoom,
     /// With a response of the engine. `has_head` says that the head of the request was read.
     Refused { response: ErrorResponse, has_head: bool },
 }
@@ -57,6 +63,8 @@ pub(super) struct Http2Stream {
     timer: Option<Pin<Box<Sleep>>>,
     deadline: Option<Instant>,
     dispatched: bool,
+    /// Bytes of the request's head.
+    head_bytes: usize,
     /// Bytes of the response that were sent.
     pub sent: u64,
 }
@@ -90,6 +98,7 @@ impl Http2Stream {
             timer: None,
             deadline: None,
             dispatched: false,
+            head_bytes: 0,
             sent: 0,
         }
     }
@@ -100,6 +109,8 @@ impl Http2Stream {
             Err(StreamEnd::Gone) => self.client.waste.gave_up(),
             Err(StreamEnd::Cut) => self.cut(),
             Err(StreamEnd::NeedsHttp1) => self.require_http1(),
+            // Clients make the request again by themselves (RFC 9113 section 8.7).
+            Err(StreamEnd::NoRoom) => self.reset(Reason::REFUSED_STREAM),
             Err(StreamEnd::Refused { response, has_head }) => self.refuse(response, has_head),
         }
     }
@@ -107,14 +118,25 @@ impl Http2Stream {
     async fn run(&mut self, request: Request<RecvStream>) -> Result<(), StreamEnd> {
         let (parts, body) = request.into_parts();
         let shared = Arc::clone(&self.shared);
-        head::read(&parts, &shared.config.limits, &mut self.exchange_mut().head)
+        let remote = Arc::clone(&self.client.remote);
+        let report = |text: &[u8], error| shared.report_long_head(&remote.address, text, error);
+        head::read(&parts, &shared.config.limits, &mut self.exchange_mut().head, report)
             .map_err(|response| StreamEnd::Refused { response, has_head: false })?;
         drop(parts);
+        self.hold_head()?;
         self.read_body(body).await?;
         self.dispatch();
         self.send_response().await?;
         self.finish();
         Ok(())
+    }
+
+    /// Counts the head among those of the connection.
+    fn hold_head(&mut self) -> Result<(), StreamEnd> {
+        self.head_bytes = self.exchange.head().bytes.len();
+        let others = self.client.head_bytes.fetch_add(self.head_bytes, Relaxed);
+        let is_room = others == 0 || others + self.head_bytes <= HEADS_BYTES_MAX;
+        is_room.then_some(()).ok_or(StreamEnd::NoRoom)
     }
 
     /// The exchange before it is handed over.
@@ -334,6 +356,7 @@ impl Drop for Http2Stream {
         self.exchange.note_client_left();
         self.exchange.close();
         self.shared.registry.remove(self.key);
+        self.client.head_bytes.fetch_sub(self.head_bytes, Relaxed);
         self.client.requests.fetch_sub(1, Relaxed);
         self.client.connection.wake_by_ref();
     }
