@@ -101,6 +101,18 @@ class TlsTest < Minitest::Test
     assert_equal garbage.size + 1, failures
   end
 
+  # RFC 8446 section 6: a record of type 21, a fatal alert. Bytes that nobody reads must not reset the connection.
+  def test_broken_records_are_answered_with_an_alert
+    server = serve
+    decode_error, unexpected_message = 50, 10
+    { "\x17\x03\x03\x00\x05hello" => unexpected_message, "\x80\x2e\x01\x00\x02" => decode_error,
+      "\x00" * 50_000 => decode_error, "get / HTTP/1.1\r\n\r\n" => decode_error,
+      "\x16\x03\x01\xff\xff#{"x" * 70_000}" => decode_error }.each do |bytes, alert|
+      answer = RawClient.exchange(port(server), bytes.b)
+      assert_equal [21, 0x303, 2, 2, alert], answer.unpack("CnnCC"), bytes[0, 9].inspect
+    end
+  end
+
   # The server may close the connection before it has read everything.
   def to_the_end(client)
     client.read_all

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use crate::error_response::ErrorResponse;
 use crate::send_buffer::Segment;
+use crate::server_state::ServerState;
 use crate::stats::add;
 
+use super::client_socket::ClientSocket;
 use super::Connection;
 
 /// Longest wait for the peer's end after the engine ended its own side early, so
@@ -36,26 +38,43 @@ impl Connection {
         }
     }
 
-    /// Ends the sending side and discards what still arrives, within bounds: closing with unread
-    /// data would send a reset, and a reset can overtake the response (RFC 9112 section 9.6).
+    /// Ends the connection after its last response.
     pub(super) async fn linger(&mut self) {
-        self.socket.end();
+        let mut linger = Linger::begin(&mut self.socket);
         // Bodies of refused requests must not pile up while their clients leave.
         if let Some(exchange) = Arc::get_mut(&mut self.exchange) {
             exchange.forget_body();
         }
-        self.socket.set_timeout(LINGER);
-        let mut left = LINGER_BYTES_MAX;
-        poll_fn(|cx| self.poll_linger(cx, &mut left)).await;
+        poll_fn(|cx| linger.poll(&self.shared, &mut self.socket, cx)).await;
+    }
+}
+
+/// The end of a connection: the sending side is closed, and what still arrives is discarded, within bounds.
+/// Closing with unread data would send a reset, and a reset can overtake the response (RFC 9112 section
+/// 9.6), or the alert that says why a handshake has failed.
+pub(super) struct Linger {
+    left: usize,
+}
+
+impl Linger {
+    pub fn begin(socket: &mut ClientSocket) -> Self {
+        socket.end();
+        socket.set_timeout(LINGER);
+        Self { left: LINGER_BYTES_MAX }
     }
 
-    fn poll_linger(&mut self, cx: &mut Context, left: &mut usize) -> Poll<()> {
-        let mut scratch = self.shared.scratch.lock();
+    pub fn poll(
+        &mut self,
+        shared: &ServerState,
+        socket: &mut ClientSocket,
+        cx: &mut Context,
+    ) -> Poll<()> {
+        let mut scratch = shared.scratch.lock();
         loop {
-            match self.socket.poll_recv(cx, &mut scratch) {
-                Poll::Ready(Ok(len)) if len > 0 && len <= *left => *left -= len,
+            match socket.poll_recv(cx, &mut scratch) {
+                Poll::Ready(Ok(len)) if len > 0 && len <= self.left => self.left -= len,
                 Poll::Ready(_) => return Poll::Ready(()),
-                Poll::Pending if self.socket.poll_expired(cx) => return Poll::Ready(()),
+                Poll::Pending if socket.poll_expired(cx) => return Poll::Ready(()),
                 Poll::Pending => return Poll::Pending,
             }
         }

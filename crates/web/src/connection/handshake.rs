@@ -1,6 +1,7 @@
 //! The TLS handshake, before the first request.
 
 use std::future::poll_fn;
+use std::io;
 use std::sync::Arc;
 use std::task::{ready, Context, Poll};
 use std::time::Instant;
@@ -11,12 +12,15 @@ use crate::stats::add;
 use crate::tls::{TlsListener, TlsPeer};
 
 use super::client_socket::ClientSocket;
-use super::tls_session::TlsSession;
+use super::close::Linger;
+use super::tls_session::{begins_http, TlsSession};
 
 /// How a handshake failed.
 pub(super) enum HandshakeFailure {
-    /// The client is gone, too slow, or does not agree with us. It has got its alert.
+    /// The client is gone or too slow.
     Closed,
+    /// What it has sent is wrong, or does not agree with us. An alert says so.
+    Refused,
     /// The client speaks HTTP without TLS.
     PlainHttp,
 }
@@ -62,8 +66,16 @@ pub(super) async fn shake_hands(
     let shaken = poll_fn(|cx| handshake.poll(socket, cx)).await;
     let counters = &shared.counters;
     add(if shaken.is_ok() { &counters.tls_handshakes } else { &counters.tls_failures }, 1);
-    if shaken.is_err() {
+    if let Err(failure) = &shaken {
         socket.set_tls(None);
+        if matches!(failure, HandshakeFailure::Refused) {
+            let mut linger = Linger::begin(socket);
+            poll_fn(|cx| match shared.handshakes.is_open(number) {
+                true => linger.poll(shared, socket, cx),
+                false => Poll::Ready(()),
+            })
+            .await;
+        }
     }
     shaken?;
     let session = socket.tls_mut();
@@ -96,9 +108,11 @@ impl Handshake<'_> {
             match ready!(socket.poll_handshake(cx, &mut self.first)) {
                 Ok(true) => return Poll::Ready(Ok(())),
                 Ok(false) => {}
-                // The methods of HTTP begin with letters, and TLS with another byte.
-                Err(_) if self.first.is_some_and(|byte| byte.is_ascii_uppercase()) => {
+                Err(_) if self.first.is_some_and(begins_http) => {
                     return Poll::Ready(Err(HandshakeFailure::PlainHttp));
+                }
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                    return Poll::Ready(Err(HandshakeFailure::Refused));
                 }
                 Err(_) => return Poll::Ready(Err(HandshakeFailure::Closed)),
             }

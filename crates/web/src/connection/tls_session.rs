@@ -17,12 +17,16 @@ use crate::tls::HTTP2;
 use super::client_socket::ClientSocket;
 use super::send::{advance, memory_slices, SentBytes, SLICES_MAX};
 
-/// The first byte of every TLS connection (RFC 8446 section 5.1: a handshake record).
-const HANDSHAKE: u8 = 22;
 /// Bytes of a file that are read and encrypted at once.
 const FILE_BYTES_MAX: usize = 16 * 1024;
 /// Buffers that are sent in one call.
 const OUTPUT_SLICES_MAX: usize = 64;
+
+/// Whether the first byte of a connection is that of a request without TLS: the methods of HTTP begin with letters,
+/// and TLS with a number below them (RFC 8446 section 5.1).
+pub(super) fn begins_http(first: u8) -> bool {
+    first.is_ascii_uppercase()
+}
 
 /// A TLS session. It encrypts no more before the socket has taken what was encrypted, so that a slow
 /// client holds at most the bytes of one turn (64 KiB).
@@ -72,7 +76,7 @@ impl TlsSession {
     }
 
     /// Reads once from the socket and decrypts that. The first byte is kept in `first`; a handshake
-    /// that begins with another byte than it must fails before an alert is sent.
+    /// that begins as HTTP does fails before an alert is sent, for an answer in HTTP.
     pub fn poll_records(
         &mut self,
         socket: &mut ClientSocket,
@@ -84,7 +88,7 @@ impl TlsSession {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Poll::Pending,
             Err(error) => return Poll::Ready(Err(error)),
         };
-        if self.is_handshaking() && first.is_some_and(|byte| byte != HANDSHAKE) {
+        if self.is_handshaking() && first.is_some_and(begins_http) {
             return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
         }
         let processed = self.rustls.process_new_packets();
