@@ -76,7 +76,7 @@ module Chaton
     # Closes the listening sockets in a forked child.
     def close_in_child = @roles&.dig(:web)&.close_in_child
 
-    # Reads the certificates of the web engine again whose files have changed.
+    # Reads the certificates of the web engine again.
     def reload_certificates = @roles[:web]&.reload_certificates
 
     # Takes no more work; work it has is finished.

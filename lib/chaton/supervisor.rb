@@ -3,6 +3,7 @@
 require_relative "native"
 require_relative "supervisor/application_loader"
 require_relative "supervisor/ceiling_enforcer"
+require_relative "supervisor/certificate_watch"
 require_relative "supervisor/controller"
 require_relative "supervisor/event_loop"
 require_relative "supervisor/forkers"
@@ -72,6 +73,7 @@ module Chaton
                                          job_recovery: jobs && JobRecovery.new(jobs, log: @log),
                                          batch_deaths: batches && BatchDeaths.new(batches, log: @log))
       @monitor = MemoryMonitor.new(@worker_set, @limits, every_s: @plan.memory.check_every_s, parents: method(:parents))
+      @certificate_watch = CertificateWatch.new(@resources.listeners, @forkers, every_s: @plan.web.tls_reload_s)
       @controller = controller
       @reaper = Reaper.new(@worker_set, @forkers, @resources.services, @resources.admin)
       @signals = Worker::SignalQueue.new([*SignalCommands.signals(@plan), "CHLD"]) do |name|
@@ -87,7 +89,7 @@ module Chaton
     def controller
       ceilings = CeilingEnforcer.new(@worker_set, @limits, monitor: @monitor, scoreboard: @memory.scoreboard, log: @log)
       Controller.new(@plan, worker_set: @worker_set, forkers: @forkers, memory: @memory, ceilings: ceilings,
-                            resources: @resources, log: @log)
+                            resources: @resources, certificate_watch: @certificate_watch, log: @log)
     end
 
     # @raise [ConfigError] when the loaded application alone is above a worker's ceiling
@@ -102,7 +104,7 @@ module Chaton
     def parents = [Process.pid, *@forkers.pids]
 
     def supervise
-      events = EventLoop.new([@signals, @forkers, @worker_set, @monitor, *@resources.sources])
+      events = EventLoop.new([@signals, @forkers, @worker_set, @monitor, @certificate_watch, *@resources.sources])
       until @controller.done?
         @resources.admin.report(@controller)
         events.turn

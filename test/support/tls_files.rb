@@ -24,11 +24,12 @@ class TlsFiles
   #
   # @param names [Array<String>] DNS names
   # @param days [Numeric] until it expires
+  # @yield [path] of the key, before it gets its name
   # @return [OpenSSL::X509::Certificate]
   def write(name, names: ["localhost"], days: 30, subject: "/CN=#{names.first}", use: "serverAuth",
             key: OpenSSL::PKey::EC.generate("prime256v1"))
     certificate = sign(subject, key, names: names, days: days, use: use)
-    put("#{name}.key", key.private_to_pem, 0o600)
+    put("#{name}.key", key.private_to_pem, 0o600) { |path| yield path if block_given? }
     put("#{name}.pem", certificate.to_pem, 0o644)
     certificate
   end
@@ -53,6 +54,7 @@ class TlsFiles
   # In one step, as tools that renew certificates do.
   def put(name, text, mode)
     File.write(path("#{name}.new"), text, perm: mode)
+    yield path("#{name}.new") if block_given?
     File.rename(path("#{name}.new"), path(name))
   end
 

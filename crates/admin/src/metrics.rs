@@ -104,6 +104,8 @@ pub struct Scrape {
     /// By topic and group.
     pub(crate) topics: BTreeMap<(String, String), TopicTotals>,
     brokers: BTreeMap<String, BrokerTotals>,
+    /// When certificates expire (s since 1970), by address and file.
+    certificates: BTreeMap<(String, String), u64>,
     workers: Vec<WorkerFigures>,
     states: [(&'static str, u64); 4],
     ready: Vec<(String, bool)>,
@@ -142,6 +144,7 @@ impl Scrape {
         scrape.add_jobs(scoreboard);
         scrape.add_topics(scoreboard);
         scrape.add_brokers(scoreboard);
+        scrape.add_certificates(scoreboard);
         let rows = report.workers.iter().filter(|one| one.slot < scoreboard.len());
         let working =
             rows.filter(|one| matches!(one.state, WorkerPhase::Ready | WorkerPhase::Stopping));
@@ -236,6 +239,17 @@ impl Scrape {
         }
     }
 
+    /// Of workers that serve different ones, the one that expires first.
+    fn add_certificates(&mut self, scoreboard: &Scoreboard) {
+        for index in 0..NAMES_MAX {
+            let Some(name) = scoreboard.certificate_names().get(index) else { continue };
+            let served = scoreboard.counted().map(|one| one.certificates[index].load(Relaxed));
+            if let Some(until) = served.filter(|until| *until != 0).min() {
+                self.certificates.insert(name, until);
+            }
+        }
+    }
+
     /// The text.
     ///
     /// # Errors
@@ -285,6 +299,8 @@ pub fn sample() -> io::Result<String> {
     scoreboard.class_names().enter("HardJob", "default");
     scoreboard.topic_names().enter("events", "app");
     scoreboard.broker_names().enter("1", "");
+    scoreboard.certificate_names().enter("https://0.0.0.0:443", "/etc/app/fullchain.pem");
+    scoreboard.counters(0).certificates[0].store(1, Relaxed);
     scoreboard.slot(0).counted.store(1, Relaxed);
     scoreboard.counters(0).gvl_wait.iter().for_each(|histogram| histogram.add(1));
     let reasons = ["asked", "boot", "died", "hung", "killed", "memory", "restart"];

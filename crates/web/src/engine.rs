@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use chaton_core::engine::{Engine as _, Feed, Released};
+use chaton_core::process::scoreboard::OwnGauges;
 use chaton_core::thread;
 use parking_lot::Mutex;
 use tokio::io::unix::AsyncFd;
@@ -99,7 +100,7 @@ impl Engine {
         self.shared.pause_accept();
     }
 
-    /// Reads the certificates again whose files have changed.
+    /// Reads the files of the certificates again.
     pub fn reload_certificates(&self) {
         self.tls.iter().for_each(|listener| listener.reload());
     }
@@ -188,7 +189,9 @@ fn acceptors(
         let failed = |error| Error::new(format!("can't serve {label}"), error);
         let load = |settings| {
             let settings = TlsSettings { http2: config.http2, ..settings };
-            TlsListener::load(label.clone(), settings, tickets, config.tls_reload)
+            let scoreboard = config.scoreboard.clone();
+            let gauges = scoreboard.map(|scoreboard| OwnGauges::new(scoreboard, config.slot));
+            TlsListener::load(label.clone(), settings, tickets, config.tls_reload, gauges)
         };
         let tls = listener.tls.take().map(load).transpose().map_err(failed)?.map(Arc::new);
         let socket = prepare(listener).map_err(failed)?;

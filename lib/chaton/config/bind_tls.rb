@@ -37,15 +37,25 @@ module Chaton
       # @return [Boolean] whether clients are asked for a certificate
       def asks_clients? = verify_mode != "none"
 
-      # @param kept [Array<Array(String, String)>] the texts of the certificates and keys as they were read before
+      # @param kept [Array<String>] the texts of the files as they were read before, in the order of {#files}
       # @return [String] as the native extension takes it
       def document(kept = [])
-        pairs = certificates.zip(kept).map { |(cert, key), texts| { cert: cert, key: key, kept: texts } }
-        JSON.generate({ **to_h, certificates: pairs })
+        pairs = certificates.zip(kept.each_slice(2)).map { |(cert, key), texts| { cert: cert, key: key, kept: texts } }
+        JSON.generate({ **to_h, certificates: pairs, ca_kept: ca && kept[2 * certificates.size] })
       end
 
-      # @return [Array<Array(String, String)>] the texts of the certificates and keys
-      def read = certificates.map { |pair| pair.map { |path| File.read(path) } }
+      # @return [Array<String>] the paths of certificates and keys, and of ca
+      def files = [*certificates.flatten, *ca]
+
+      # @return [Array<Array, nil>] what changes when a file is written or replaced, or gets another owner or mode
+      def stamps
+        files.map do |path|
+          stat = File.stat(path)
+          [stat.ino, stat.size, stat.mtime, stat.ctime]
+        rescue SystemCallError
+          nil
+        end
+      end
     end
 
     module Types

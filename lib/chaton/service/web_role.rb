@@ -40,7 +40,7 @@ module Chaton
         @engine = Native::Web.start(native_pool, listeners, envs)
       end
 
-      # Reads the certificates again whose files have changed.
+      # Reads the files of the certificates again.
       def reload_certificates = @engine.reload_certificates
 
       # Answers requests whose response has not begun with 503; the threads of running ones go on.

@@ -22,13 +22,14 @@ module Chaton
       # @return [Integer]
       attr_reader :exit_status
 
-      def initialize(plan, worker_set:, forkers:, memory:, ceilings:, resources:, log:)
+      def initialize(plan, worker_set:, forkers:, memory:, ceilings:, resources:, certificate_watch:, log:)
         @plan = plan
         @worker_set = worker_set
         @forkers = forkers
         @memory = memory
         @ceilings = ceilings
         @resources = resources
+        @certificate_watch = certificate_watch
         @log = log
         @quiet_mode = QuietMode.new(worker_set)
         @status = ClusterStatus.new(plan, memory.scoreboard, ceilings)
@@ -187,7 +188,7 @@ module Chaton
       def facts = { mode: "cluster", workers: @worker_set.worker_slots.size }
 
       def forward_hang_up
-        @resources.listeners.reload_certificates
+        @certificate_watch.reload
         @worker_set.signal("HUP")
         nil
       end

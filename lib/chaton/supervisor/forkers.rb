@@ -43,6 +43,9 @@ module Chaton
         preloader.start
       end
 
+      # Has preloaders read the files of certificates again.
+      def reload_certificates = @preloaders.each(&:reload_certificates)
+
       # @return [Boolean] whether a preloader's process may still exist
       def alive? = @preloaders.any?(&:alive?)
 

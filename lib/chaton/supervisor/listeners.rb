@@ -60,10 +60,27 @@ module Chaton
         open.map { |bind, socket| address(socket).sub(/\Atcp(?=:)/, bind[/\A\w+/]) }
       end
 
-      # Reads certificates again, for workers that are forked later. Workers log it when they cannot be used.
+      # @return [Boolean] whether any bind has TLS
+      def tls? = @binds.any?(&:tls)
+
+      # @return [Boolean] whether files of certificates were written, or could not be used when they were read last
+      def certificates_changed?
+        @binds.any? { |bind| bind.tls && !Web::Certificates.current?(bind.tls) }
+      end
+
+      # Reads certificates again whose files have changed, for workers that are forked later. Workers log it when they
+      # cannot be used.
       def reload_certificates
-        check_certificates
-      rescue BindError, ConfigError => e
+        prepare_development_certificate
+        @binds.each do |bind|
+          next if bind.tls.nil? || Web::Certificates.current?(bind.tls)
+
+          keep_certificates(bind)
+          @log.debug("certificates were read for later workers", bind: bind.to_s)
+        rescue BindError => e
+          @log.debug("the old certificates stay", reason: e.message)
+        end
+      rescue ConfigError => e
         @log.debug("the old certificates stay", reason: e.message)
       end
 
@@ -90,13 +107,19 @@ module Chaton
 
       # Before an address is taken: no worker could serve it.
       def check_certificates
+        prepare_development_certificate
+        @binds.each { |bind| keep_certificates(bind) if bind.tls }
+      end
+
+      def prepare_development_certificate
         Web::DevelopmentCertificate.new(log: @log).prepare if @binds.any? { |bind| bind.tls&.for_development? }
-        @binds.select(&:tls).each do |bind|
-          Web::Certificates.keep(bind.tls)
-          Web::Certificates.warnings(bind.tls).each { |sentence| @log.warn(sentence) }
-        rescue ConfigError => e
-          raise BindError, "#{bind} cannot be served: #{e.message}"
-        end
+      end
+
+      def keep_certificates(bind)
+        Web::Certificates.keep(bind.tls)
+        Web::Certificates.warnings(bind.tls).each { |sentence| @log.warn(sentence) }
+      rescue ConfigError => e
+        raise BindError, "#{bind} cannot be served: #{e.message}"
       end
 
       # @return [Array<TCPServer, UNIXServer>] open ones that do not belong to the service manager

@@ -13,6 +13,7 @@ module Chaton
     # One SEQPACKET socket connects the two, with one JSON message per packet:
     #
     #   → {"fork":SERIAL,"index":I,"scoreboard_slot":S}  with the worker's end of its channel (SCM_RIGHTS)
+    #   → {"certificates":true}                          their files have changed
     #   ← {"loaded":true} | {"failed":"reason"}          once
     #   ← {"forked":SERIAL,"pid":PID}                    for each
     #
@@ -82,6 +83,14 @@ module Chaton
         return start if dead?
 
         request_forks if ready?
+      end
+
+      # Has it read the files of certificates again. One that is still loading reads them when it begins to serve.
+      def reload_certificates
+        @io.sendmsg_nonblock(JSON.generate({ certificates: true }), exception: false) unless dead?
+      rescue SystemCallError, IOError
+        # It is dying.
+        nil
       end
 
       def ready? = @state == :ready

@@ -71,10 +71,10 @@ module Chaton
         check_version
         raise ConfigError, "preload is off in the new configuration; restart in full (SIGUSR2)" unless @plan.preload?
 
-        listeners = Listeners.new(@plan.binds, log: @log)
-        listeners.inherit
+        @listeners = Listeners.new(@plan.binds, log: @log)
+        @listeners.inherit
         Worker::ForkContext.new(plan: @plan, loaded: true, app: ApplicationLoader.new(@plan, log: @log).load,
-                                sockets: listeners.sockets.values, memory: SharedMemory.open(**@descriptors),
+                                sockets: @listeners.sockets.values, memory: SharedMemory.open(**@descriptors),
                                 log: @log)
       end
 
@@ -84,8 +84,11 @@ module Chaton
           bytes, _address, _flags, *controls = @socket.recvmsg(Preloader::MESSAGE_BYTES_MAX, scm_rights: true)
           return if bytes.nil? || bytes.empty?
 
+          message = JSON.parse(bytes, symbolize_names: true)
+          next @listeners.reload_certificates if message[:certificates]
+
           channel = controls.flat_map { |control| control.unix_rights || [] }.first
-          fork_twice(JSON.parse(bytes, symbolize_names: true), channel)
+          fork_twice(message, channel)
           channel.close
         end
       end

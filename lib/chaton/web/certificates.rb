@@ -16,11 +16,17 @@ module Chaton
         # @param tls [Config::BindTls]
         # @raise [ConfigError] naming the file; then what was read before stays
         def keep(tls)
+          stamps = tls.stamps
           Native::Web.check_tls(tls.document)
-          @kept[tls] = tls.read
+          texts = tls.files.map { |path| File.read(path) }
+          # Files that were replaced between the check and now are read at the next look.
+          @kept[tls] = [texts, stamps] if stamps == tls.stamps || !@kept.key?(tls)
         rescue SystemCallError => e
           raise ConfigError, e.message
         end
+
+        # @return [Boolean] whether the files are as they were when they were kept
+        def current?(tls) = @kept.fetch(tls, [])[1] == tls.stamps
 
         # @return [Array<String>] a sentence for each key that every user of the machine may read
         def warnings(tls)
@@ -31,7 +37,7 @@ module Chaton
         end
 
         # @return [String] as the native extension takes it
-        def document(tls) = tls.document(@kept.fetch(tls, []))
+        def document(tls) = tls.document(@kept.dig(tls, 0) || [])
       end
     end
   end

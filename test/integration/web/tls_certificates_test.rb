@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "test_helper"
+require "support/admin_client"
 require "support/tls_server"
 
 # Certificates: which one a client gets, new ones without a restart, and those of clients.
@@ -26,7 +27,7 @@ class TlsCertificatesTest < Minitest::Test
       @tls.write("app", subject: "/CN=second")
       assert_equal "/CN=localhost", subject(server)
       server.signal("HUP")
-      server.wait_line(%r{loaded the new certificates of https://}, count: count)
+      server.wait_line(%r{loaded the certificates of https://}, count: count)
       assert_equal "/CN=second", subject(server)
       File.write(@tls.path("app.key"), "broken")
       server.signal("HUP")
@@ -49,7 +50,65 @@ class TlsCertificatesTest < Minitest::Test
     server = serve("workers 0\nweb { tls_reload_s 0.1 }")
     @tls.write("app", subject: "/CN=second")
     server.eventually("the new certificate") { subject(server) == "/CN=second" }
-    server.wait_line(/loaded the new certificates/)
+    server.wait_line(/loaded the certificates/)
+  end
+
+  # As hooks of tools do, seconds after a renewal: neither the time of the last write nor the inode changes.
+  def test_a_key_whose_mode_is_mended_is_loaded
+    [[0.1, nil], [3600, "HUP"]].each do |reload_s, signal|
+      @tls.write("app")
+      server = serve("workers 0\nweb { tls_reload_s #{reload_s} }")
+      @tls.write("app", subject: "/CN=second") { |key| File.chmod(0o666, key) }
+      server.signal(signal) if signal
+      server.eventually("it is refused") { subject(server) && server.log.include?("can't use the new certificates") }
+      File.chmod(0o600, @tls.path("app.key"))
+      server.signal(signal) if signal
+      server.eventually("it is served") { subject(server) == "/CN=second" }
+      assert_equal 1, server.log.scan(/app.key: every user .*of those served, .*app.pem expires on .* GMT/).size
+      assert_equal 0, server.stop
+    end
+  end
+
+  def test_a_hang_up_reads_files_that_have_not_changed
+    server = serve("workers 0")
+    2.times do |count|
+      server.signal("HUP")
+      server.wait_line(/loaded the certificates of/, count: count + 1)
+    end
+  end
+
+  def test_the_end_of_a_certificate_is_in_the_metrics_and_near_it_in_the_log
+    served = @tls.write("app", days: 0.1)
+    server = serve("workers 1\nadmin { bind \"unix://admin.sock\" }")
+    series = /^chaton_tls_certificate_not_after_seconds\{bind="https:.*",file="#{@tls.path("app.pem")}"\} (\S+)/
+    metric = -> { AdminClient.new(server.path("admin.sock")).get("/metrics").body[series, 1].to_f }
+    assert_equal served.not_after.to_i, metric.call
+    server.wait_line(/the certificates of https.* have to be renewed; of those served, .*app.pem expires on/)
+    renewed = @tls.write("app")
+    server.signal("HUP")
+    server.eventually("it is renewed") { metric.call == renewed.not_after.to_i }
+  end
+
+  # Also from a preloader, which a phased restart starts.
+  def test_a_worker_that_begins_late_serves_the_last_certificates_that_could_be_used
+    @tls.write("alice", names: ["alice"], subject: "/CN=Alice", use: "clientAuth")
+    [0, 1].each do |restarts|
+      @tls.write("app")
+      FileUtils.cp(@tls.path("ca.pem"), @tls.path("clients.pem"))
+      server = serve("workers 1\nlog_level :debug\nweb { tls_reload_s 0.1 }", verify_mode: "force_peer",
+                                                                              ca: @tls.path("clients.pem"))
+      restarts.times { server.tap { |one| one.signal("USR1") }.wait_line(/phased restart done/) }
+      @tls.write("app", names: %w[localhost late])
+      server.wait_line(/certificates were read for later workers/, count: 1 + restarts)
+      File.write(@tls.path("app.key"), "broken")
+      File.delete(@tls.path("clients.pem"))
+      server.signal("KILL", server.workers.first)
+      server.wait_line(/worker ready/, count: 2 + restarts)
+      late = RawClient.new(port(server), tls: @tls.context(client: "alice"), name: "late")
+      assert_equal "hello", late.write(request("/")).read_response.body
+      refused { client(server).write(request("/")).read_response }
+      assert_equal 0, server.stop
+    end
   end
 
   def test_certificates_of_clients

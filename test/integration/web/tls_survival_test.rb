@@ -40,7 +40,7 @@ class TlsSurvivalTest < Minitest::Test
     assert_equal "/CN=localhost", subject(server)
     @tls.write("app", subject: "/CN=second")
     server.signal("HUP")
-    server.wait_line(%r{loaded the new certificates of https://})
+    server.wait_line(%r{loaded the certificates of https://})
     assert_equal "/CN=second", subject(server)
     more(server, load)
     assert_empty load.stop.failures

@@ -55,6 +55,7 @@ fn gauge(encoder: &mut MetricEncoder<'_>, labels: Labels<'_>, value: f64) -> Enc
 impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Encoded {
         self.requests(&mut encoder)?;
+        self.certificates(&mut encoder)?;
         self.gvl_wait(&mut encoder)?;
         self.jobs(&mut encoder)?;
         self.store(&mut encoder)?;
@@ -94,6 +95,17 @@ impl Scrape {
         let mut spans = metric(encoder, "trace_spans", MetricType::Counter, None, help)?;
         for (result, count) in self.spans {
             counter(&mut spans, &[("result", result)], count as f64)?;
+        }
+        Ok(())
+    }
+
+    fn certificates(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
+        let help = "When the TLS certificate that is served expires, in seconds since 1970, by bind and file; of several workers the first that expires";
+        let unit = Some(&Unit::Seconds);
+        let mut all = metric(encoder, "tls_certificate_not_after", MetricType::Gauge, unit, help)?;
+        for ((bind, file), until) in &self.certificates {
+            let labels = [("bind", bind.as_str()), ("file", file.as_str())];
+            gauge(&mut all, &labels, *until as f64)?;
         }
         Ok(())
     }

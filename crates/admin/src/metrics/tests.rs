@@ -78,11 +78,25 @@ fn topics_and_groups_beyond_the_bound_are_one_series() {
 }
 
 #[test]
+fn a_certificate_expires_when_the_first_worker_serves_an_expired_one() {
+    let scoreboard = Arc::new(Scoreboard::new(2).unwrap());
+    for (slot, until) in [(0, 9), (1, 7)] {
+        scoreboard.slot(slot).counted.store(1, Relaxed);
+        let own = OwnGauges::new(scoreboard.clone(), slot);
+        own.set_certificate("https://a", "/a.pem", until);
+    }
+    let name = "chaton_tls_certificate_not_after_seconds{bind=\"https://a\",file=\"/a.pem\"}";
+    assert!(scrape(&scoreboard).contains(&format!("{name} 7.0\n")));
+    scoreboard.clear(1);
+    assert!(scrape(&scoreboard).contains(&format!("{name} 9.0\n")));
+}
+
+#[test]
 fn the_sample_has_all_metrics() {
     let text = sample().unwrap();
     assert!(text.ends_with("# EOF\n") && text.contains("class=\"HardJob\""), "{text}");
     let heads = text.lines().filter(|line| line.starts_with("# HELP ")).count();
-    assert_eq!(heads, 40, "{text}");
+    assert_eq!(heads, 41, "{text}");
 }
 
 fn entry(slot: usize, state: WorkerPhase) -> WorkerEntry {

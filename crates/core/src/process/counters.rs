@@ -182,6 +182,9 @@ pub struct WorkCounters {
     pub topics: [TopicCounters; NAMES_MAX + 1],
     /// Kafka's brokers, in the order of their [`WorkNames`].
     pub brokers: [BrokerCounters; NAMES_MAX + 1],
+    /// Gauges: when the TLS certificates that are served expire (s since 1970), in the order of their
+    /// [`WorkNames`]; 0: not served.
+    pub certificates: [AtomicU64; NAMES_MAX + 1],
 }
 
 const FREE: u32 = 0;
@@ -191,9 +194,9 @@ const READY: u32 = 2;
 #[repr(C)]
 struct NameEntry {
     state: AtomicU32,
-    /// A job class, a topic, or a broker.
+    /// A job class, a topic, a broker, or a listening address.
     name: AtomicText<{ NAME_BYTES_MAX / 8 }>,
-    /// Its queue, or its group; empty for a broker.
+    /// Its queue, its group, or the file of its certificate; empty for a broker.
     place: AtomicText<{ NAME_BYTES_MAX / 8 }>,
 }
 

@@ -19,14 +19,14 @@ use crate::shared_mapping::{Layout, SharedMapping};
 /// Raise the version with every change of [`WorkerGauges`], [`WorkCounters`] or [`WorkNames`].
 ///
 /// All gauges come first, so that a look at all of them touches few pages, then all counters. The
-/// counters of three more elements are the names of what is counted: of jobs, topics and brokers.
+/// counters of four more elements are the names of what is counted: of jobs, topics, brokers and certificates.
 const LAYOUT: Layout = Layout {
     magic: *b"chatscor",
-    version: 6,
+    version: 7,
     element_bytes: size_of::<WorkerGauges>() + size_of::<WorkCounters>(),
 };
 /// Tables of names behind the slots.
-const NAME_TABLES: usize = 3;
+const NAME_TABLES: usize = 4;
 const _: () = assert!(size_of::<WorkNames>() <= size_of::<WorkCounters>());
 
 /// The gauges of one worker. Padded so that two workers never share a cache line.
@@ -183,6 +183,7 @@ pub struct Scoreboard {
     class_names: NameCache,
     topic_names: NameCache,
     broker_names: NameCache,
+    certificate_names: NameCache,
 }
 
 impl Scoreboard {
@@ -193,8 +194,7 @@ impl Scoreboard {
     pub fn new(len: usize) -> io::Result<Self> {
         let (mapping, fd) =
             SharedMapping::create(c"chaton-scoreboard", LAYOUT, len.max(1) + NAME_TABLES)?;
-        let (class_names, topic_names, broker_names) = Default::default();
-        Ok(Self { mapping, fd, class_names, topic_names, broker_names })
+        Ok(Self::with(mapping, fd))
     }
 
     /// Maps the scoreboard behind an inherited descriptor, which stays the caller's.
@@ -203,8 +203,12 @@ impl Scoreboard {
     /// `InvalidInput` when it is not a scoreboard of this layout, else the operating system's error.
     pub fn open(inherited: RawFd) -> io::Result<Self> {
         let (mapping, fd) = SharedMapping::open(inherited, LAYOUT)?;
-        let (class_names, topic_names, broker_names) = Default::default();
-        Ok(Self { mapping, fd, class_names, topic_names, broker_names })
+        Ok(Self::with(mapping, fd))
+    }
+
+    fn with(mapping: SharedMapping, fd: OwnedFd) -> Self {
+        let (class_names, topic_names, broker_names, certificate_names) = Default::default();
+        Self { mapping, fd, class_names, topic_names, broker_names, certificate_names }
     }
 
     /// The descriptor by which a process that is executed anew maps the same scoreboard.
@@ -274,6 +278,12 @@ impl Scoreboard {
         unsafe { self.counters_at(self.len() + 2).cast::<WorkNames>().as_ref() }
     }
 
+    /// The TLS certificates that are served: addresses and files.
+    pub fn certificate_names(&self) -> &WorkNames {
+        // SAFETY: as above.
+        unsafe { self.counters_at(self.len() + 3).cast::<WorkNames>().as_ref() }
+    }
+
     /// Frees a slot for the next worker. What was counted stays.
     ///
     /// # Panics
@@ -285,6 +295,7 @@ impl Scoreboard {
                 topic.lag.store(0, Relaxed);
                 topic.oldest_ms.store(0, Relaxed);
             }
+            self.counters(index).certificates.iter().for_each(|until| until.store(0, Relaxed));
         }
     }
 
@@ -337,6 +348,14 @@ impl OwnGauges {
         let scoreboard = &self.scoreboard;
         let index = scoreboard.broker_names.index(scoreboard.broker_names(), broker, "");
         &self.counters().brokers[index]
+    }
+
+    /// Publishes until when (s since 1970) the certificate in `file`, which `address` serves, is valid.
+    pub fn set_certificate(&self, address: &str, file: &str, until_s: u64) {
+        let scoreboard = &self.scoreboard;
+        let names = scoreboard.certificate_names();
+        let index = scoreboard.certificate_names.index(names, address, file);
+        self.counters().certificates[index].store(until_s, Relaxed);
     }
 
     /// The place of the counters of a topic and group in [`WorkCounters::topics`].
@@ -421,7 +440,7 @@ mod tests {
 
     /// Fails when a gauge was added, removed or moved: raise the version of [`LAYOUT`] then.
     #[test]
-    fn version_6_of_the_layout_is_this_one() {
+    fn version_7_of_the_layout_is_this_one() {
         let gauges = WorkerGauges::default();
         let start = &raw const gauges as usize;
         let at = |gauge: usize| gauge - start;
@@ -447,8 +466,8 @@ mod tests {
             at(&raw const gauges.accepted_at_ms as usize),
             at(&raw const gauges.counted as usize),
         ];
-        assert_eq!((LAYOUT.version, size_of::<WorkerGauges>()), (6, 256));
-        assert_eq!((size_of::<WorkCounters>(), size_of::<WorkNames>()), (74_752, 40_064));
+        assert_eq!((LAYOUT.version, size_of::<WorkerGauges>()), (7, 256));
+        assert_eq!((size_of::<WorkCounters>(), size_of::<WorkNames>()), (76_288, 40_064));
         assert_eq!(
             places,
             [0, 4, 8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 168, 176, 184, 188, 192, 200, 208]

@@ -1,5 +1,6 @@
 //! Certificates and their keys, read from files.
 
+use std::fmt;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,10 @@ use serde::Deserialize;
 
 /// Users who are neither the owner nor in the group may write. That they may read is usual for secrets in containers.
 const OTHERS_WRITE: u32 = 0o002;
+/// A certificate that expires in less time than this, or than this part of its life, should have been renewed: ACME
+/// clients renew when a third of its life is left (certbot: 30 of 90 days), so their renewals have failed by then.
+const LATE: Duration = Duration::from_secs(7 * 24 * 3600);
+const LATE_PART: u32 = 10;
 
 /// A certificate and its key, in PEM.
 #[derive(Clone, Debug, Deserialize)]
@@ -34,9 +39,9 @@ impl CertificateFiles {
     /// Reads both files, and checks that they can be used together and now.
     pub(super) fn load(&self, provider: &CryptoProvider) -> Result<Arc<CertifiedKey>, String> {
         let chain = read_certificates("cert", &self.cert)?;
-        if let Some(until) = not_after(&chain[0]).filter(|until| *until < SystemTime::now()) {
-            let date = httpdate::fmt_http_date(until);
-            return Err(fault("cert", &self.cert, &format!("it expired on {date}")));
+        if let Some(validity) = Validity::of(&chain[0]).filter(|one| one.until < SystemTime::now())
+        {
+            return Err(fault("cert", &self.cert, &format!("it {validity}")));
         }
         self.pair(chain, read_key(&self.key)?, provider)
     }
@@ -80,7 +85,7 @@ pub(super) fn read_certificates(
     parse_certificates(role, path, &bytes)
 }
 
-fn parse_certificates(
+pub(super) fn parse_certificates(
     role: &str,
     path: &Path,
     bytes: &[u8],
@@ -117,22 +122,52 @@ fn parse_key(path: &Path, bytes: &[u8]) -> Result<PrivateKeyDer<'static>, String
     })
 }
 
-/// When a certificate expires (RFC 5280 section 4.1); `None` if it cannot be read.
-fn not_after(certificate: &[u8]) -> Option<SystemTime> {
-    const SEQUENCE: u8 = 0x30;
-    const VERSION: u8 = 0xa0;
-    let (_, certificate, _) = element(certificate)?;
-    let (_, mut rest, _) = element(certificate)?;
-    // The version may be missing; then come the serial number, the algorithm and the issuer.
-    if rest.first() == Some(&VERSION) {
-        rest = element(rest)?.2;
+/// The time in which a certificate is valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Validity {
+    /// Its `notAfter`.
+    pub until: SystemTime,
+    since: SystemTime,
+}
+
+impl Validity {
+    /// Reads it (RFC 5280 section 4.1); `None` if it cannot be read.
+    pub fn of(certificate: &[u8]) -> Option<Self> {
+        const SEQUENCE: u8 = 0x30;
+        const VERSION: u8 = 0xa0;
+        let (_, certificate, _) = element(certificate)?;
+        let (_, mut rest, _) = element(certificate)?;
+        // The version may be missing; then come the serial number, the algorithm and the issuer.
+        if rest.first() == Some(&VERSION) {
+            rest = element(rest)?.2;
+        }
+        for _ in 0..3 {
+            rest = element(rest)?.2;
+        }
+        let (tag, validity, _) = element(rest)?;
+        let (tag_of_since, since, rest) = element(validity)?;
+        let (tag_of_until, until, _) = element(rest)?;
+        let (since, until) = (time(tag_of_since, since)?, time(tag_of_until, until)?);
+        (tag == SEQUENCE).then_some(Self { until, since })
     }
-    for _ in 0..3 {
-        rest = element(rest)?.2;
+
+    /// In seconds since 1970.
+    pub fn until_s(&self) -> u64 {
+        self.until.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
     }
-    let (tag, validity, _) = element(rest)?;
-    let (tag_of_time, until, _) = element(element(validity)?.2)?;
-    (tag == SEQUENCE).then(|| time(tag_of_time, until))?
+
+    /// Whether it should have been renewed.
+    pub fn is_late(&self, now: SystemTime) -> bool {
+        let life = self.until.duration_since(self.since).unwrap_or_default();
+        self.until < now + LATE.min(life / LATE_PART)
+    }
+}
+
+impl fmt::Display for Validity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verb = if self.until < SystemTime::now() { "expired" } else { "expires" };
+        write!(f, "{verb} on {}", httpdate::fmt_http_date(self.until))
+    }
 }
 
 /// The first element of DER: its tag, its content, and what follows.
@@ -175,7 +210,7 @@ fn time(tag: u8, text: &[u8]) -> Option<SystemTime> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     /// Valid for one day of 2020.
@@ -196,18 +231,36 @@ vLAtYlHkld7MwaUT3SyX9F/e0O2hRANCAARchSo7zjme4789WPuG9m2UKcU8lnyr
 nadcMdPyKv7Gh6jDgPsn9+zTe+SBP1W/SbUzwrAZ/URjGgrHS2WBaan9
 -----END PRIVATE KEY-----";
 
+    pub fn expired() -> (String, String) {
+        (EXPIRED.to_owned(), ITS_KEY.to_owned())
+    }
+
     #[test]
     fn a_certificate_that_was_read_before_is_used_although_it_has_expired() {
         let provider = rustls::crypto::ring::default_provider();
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
-        let kept = Some((EXPIRED.to_owned(), ITS_KEY.to_owned()));
+        let kept = Some(expired());
         let files = CertificateFiles { cert: at("cert"), key: at("key"), kept };
         fs::write(&files.cert, EXPIRED).unwrap();
         fs::write(&files.key, ITS_KEY).unwrap();
         let why = files.load(&provider).unwrap_err();
         assert!(why.ends_with("it expired on Thu, 02 Jan 2020 00:00:00 GMT"), "{why}");
-        assert!(files.load_kept(&provider).is_ok());
+        let kept = files.load_kept(&provider).unwrap();
+        assert!(Validity::of(&kept.cert[0]).unwrap().is_late(SystemTime::now()));
+    }
+
+    #[test]
+    fn a_certificate_should_have_been_renewed_a_week_or_a_tenth_of_its_life_before_its_end() {
+        let at = |days: f64| UNIX_EPOCH + Duration::from_secs_f64(days * 86_400.0);
+        for (life, early, late) in [(365.0, 357.9, 358.1), (90.0, 82.9, 83.1), (1.0, 0.8, 0.95)] {
+            let validity = Validity { since: at(0.0), until: at(life) };
+            assert_eq!(
+                [early, late].map(|days| validity.is_late(at(days))),
+                [false, true],
+                "{life}"
+            );
+        }
     }
 
     #[test]
@@ -229,7 +282,7 @@ nadcMdPyKv7Gh6jDgPsn9+zTe+SBP1W/SbUzwrAZ/URjGgrHS2WBaan9
         for broken in
             [&b""[..], &[0x30], &[0x30, 0x84, 1, 1, 1, 1], &[0x30, 2, 0x30, 0], &[0x30, 0x80]]
         {
-            assert_eq!(not_after(broken), None);
+            assert_eq!(Validity::of(broken), None);
         }
     }
 }

@@ -66,7 +66,7 @@ impl RbWeb {
         parse::<TlsSettings>("tls", &tls)?.check().map_err(|why| error::named("ConfigError", why))
     }
 
-    /// Reads the certificates again whose files have changed.
+    /// Reads the files of the certificates again.
     fn reload_certificates(&self) -> Result<(), Error> {
         let engine = self.0.get()?;
         without_gvl_to_the_end(|| engine.reload_certificates());

@@ -150,7 +150,7 @@ module Chaton
         Option.in(:web, :tls_reload_s, :connections, TIME, 10.0,
                   "With a new TLS connection the files of certificates are looked at if the last look is this old. " \
                   "Changed ones are loaded for later connections, if certificate and key belong together and are " \
-                  "valid; else a line in the log says why not. SIGHUP looks at them at once."),
+                  "valid; else a line in the log says why not, once an hour. SIGHUP reads them at once."),
         Option.in(:web, :tls_ticket_s, :connections, Types::Number.new(60.0..604_800.0, unit: "seconds"), 43_200.0,
                   "Time after which the key of session tickets, with which clients continue a TLS session at any " \
                   "worker, is replaced; its tickets are accepted as long again.")
