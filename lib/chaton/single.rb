@@ -46,12 +46,13 @@ module Chaton
     def boot
       @resources = Supervisor::ProcessResources.new(@plan, argv: @argv, log: @log)
       @resources.acquire
-      scoreboard = Native::Scoreboard.new(1)
-      @resources.admin.open(scoreboard)
+      @scoreboard = Native::Scoreboard.new(1)
+      Supervisor::TicketHandover.take(@scoreboard)
+      @resources.admin.open(@scoreboard)
       load_code
       @resources.listen
       Telemetry::Title.single(roles: @plan.roles, tag: @plan.tag, listen: @resources.listeners.addresses)
-      context = Service::ProcessContext.new(roles: @plan.roles, scoreboard: scoreboard, slot: 0)
+      context = Service::ProcessContext.new(roles: @plan.roles, scoreboard: @scoreboard, slot: 0)
       @service = Service.new(@plan, app: @app, sockets: @resources.listeners.sockets.values, context: context,
                                     log: @log)
     end
@@ -85,7 +86,9 @@ module Chaton
     end
 
     def finish
-      return @resources.restart_in_place(@controller.restart_environment) if @controller.state == :restarting
+      if @controller.state == :restarting
+        return @resources.restart_in_place(@scoreboard, @controller.restart_environment)
+      end
 
       @resources.hooks.run_all(:after_stopped)
       @log.info("stopped", status: 0)

@@ -57,6 +57,7 @@ module Chaton
       @resources = ProcessResources.new(@plan, argv: @argv, log: @log)
       @resources.acquire
       @memory = SharedMemory.create(@plan, WorkerSet.scoreboard_slots(@plan.workers))
+      TicketHandover.take(@memory.scoreboard)
       @resources.admin.open(@memory.scoreboard)
       @app = ApplicationLoader.new(@plan, log: @log).load if @plan.preload?
       @limits = limits
@@ -113,7 +114,7 @@ module Chaton
     end
 
     def finish
-      return @resources.restart_in_place if @controller.state == :restarting
+      return @resources.restart_in_place(@memory.scoreboard) if @controller.state == :restarting
 
       @resources.hooks.run_all(:after_stopped)
       @log.info("stopped", status: @controller.exit_status)

@@ -75,5 +75,8 @@ module TlsServer
     RawClient.open(port(server), tls: context, **options) { |one| one.to_io.peer_cert.subject.to_s }
   end
 
+  # TLS 1.3 tells the client only after its own handshake.
+  def refused(&block) = assert_raises(OpenSSL::SSL::SSLError, EOFError, Errno::ECONNRESET, &block)
+
   def request(path, *lines) = "#{["GET #{path} HTTP/1.1", "Host: localhost", *lines].join("\r\n")}\r\n\r\n"
 end

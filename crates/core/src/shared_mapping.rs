@@ -110,6 +110,12 @@ impl SharedMapping {
         unsafe { self.at.add(SECRET_AT).cast::<[u8; SECRET_BYTES]>().read() }
     }
 
+    /// Replaces these bytes; call before another process or thread may read them.
+    pub fn set_secret(&self, secret: [u8; SECRET_BYTES]) {
+        // SAFETY: in the header, as above; nobody reads it meanwhile.
+        unsafe { self.at.add(SECRET_AT).cast::<[u8; SECRET_BYTES]>().write(secret) };
+    }
+
     /// Where the elements begin.
     pub fn elements(&self) -> NonNull<u8> {
         // SAFETY: made by `create` or `open`, the mapping is longer than its header.

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
 use chaton_core::process::scoreboard::Scoreboard;
-use magnus::{function, method, prelude::*, Error, RHash, RModule, Ruby};
+use magnus::{function, method, prelude::*, Error, RHash, RModule, RString, Ruby};
 
 use crate::error;
 
@@ -28,6 +28,18 @@ impl RbScoreboard {
 
     fn fileno(&self) -> i32 {
         self.0.fd()
+    }
+
+    fn secret(ruby: &Ruby, rb_self: &Self) -> RString {
+        ruby.str_from_slice(&rb_self.0.secret())
+    }
+
+    fn set_secret(ruby: &Ruby, rb_self: &Self, secret: RString) -> Result<(), Error> {
+        // SAFETY: the bytes are copied before Ruby runs again.
+        let bytes = unsafe { secret.as_slice() }.try_into();
+        let wrong = |_| Error::new(ruby.exception_arg_error(), "the secret has another length");
+        rb_self.0.set_secret(bytes.map_err(wrong)?);
+        Ok(())
     }
 
     fn len(&self) -> usize {
@@ -77,6 +89,8 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     class.define_singleton_method("new", function!(RbScoreboard::new, 1))?;
     class.define_singleton_method("open", function!(RbScoreboard::open, 1))?;
     class.define_method("fileno", method!(RbScoreboard::fileno, 0))?;
+    class.define_method("secret", method!(RbScoreboard::secret, 0))?;
+    class.define_method("secret=", method!(RbScoreboard::set_secret, 1))?;
     class.define_method("size", method!(RbScoreboard::len, 0))?;
     class.define_method("read", method!(RbScoreboard::read, 1))?;
     class.define_method("clear", method!(RbScoreboard::clear, 1))?;

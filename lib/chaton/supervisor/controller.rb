@@ -71,6 +71,9 @@ module Chaton
       def restart
         return "the server is already stopping" if over?
 
+        hindrance = @resources.launch_command.hindrance
+        return "the server goes on: the program cannot be started again, because #{hindrance}" if hindrance
+
         @resources.notify.reloading
         wind_down(:restarting)
       end

@@ -4,6 +4,7 @@ require "json"
 require "rbconfig"
 require_relative "inherited_sockets"
 require_relative "memory_restarts"
+require_relative "ticket_handover"
 
 module Chaton
   class Supervisor
@@ -15,7 +16,8 @@ module Chaton
       # Set by the service manager for one process.
       ONE_TIME = %w[LISTEN_PID LISTEN_FDS LISTEN_FDNAMES].freeze
       # Set by the process that started this one.
-      INHERITED = [InheritedSockets::VARIABLE, InheritedSockets::ACTIVATED, MemoryRestarts::VARIABLE].freeze
+      INHERITED = [InheritedSockets::VARIABLE, InheritedSockets::ACTIVATED, MemoryRestarts::VARIABLE,
+                   TicketHandover::VARIABLE].freeze
       # A process beside the main one must not report to the service manager.
       OF_MAIN_PROCESS = %w[NOTIFY_SOCKET WATCHDOG_USEC WATCHDOG_PID].freeze
 
@@ -24,17 +26,29 @@ module Chaton
       def initialize(argv, program: $PROGRAM_NAME)
         @directory = directory
         @environment = ENV.to_h.except(*ONE_TIME, *INHERITED)
-        @command = [RbConfig.ruby, *load_path, File.expand_path(program), *argv]
+        @program = File.expand_path(program)
+        @command = [RbConfig.ruby, *load_path, @program, *argv]
       end
 
       # Replaces this process by a new start of the program; never returns.
       #
       # @param sockets [Hash{String=>IO}] listening sockets by bind
+      # @param ios [Array<IO>] further descriptors to pass under their number
       # @param environment [Hash{String=>String}] further variables
       # @raise [SystemCallError] when the program cannot be started
-      def exec(sockets, environment: {})
+      def exec(sockets, ios: [], environment: {})
         environment = @environment.merge(InheritedSockets.to_env(sockets), environment)
-        Process.exec(environment, *@command, unsetenv_others: true, chdir: @directory, **kept(sockets.values))
+        Process.exec(environment, *@command, unsetenv_others: true, chdir: @directory, **kept(sockets.values + ios))
+      end
+
+      # Looked at before a server stops serving to start again.
+      #
+      # @return [String, nil] why the program cannot be started
+      def hindrance
+        return "the directory #{@directory} is missing" unless File.directory?(@directory)
+        return "#{@command.first} cannot be run" unless File.executable?(@command.first)
+
+        "#{@program} is missing" unless File.file?(@program)
       end
 
       # Starts the program beside this process.

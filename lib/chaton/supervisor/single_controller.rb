@@ -88,6 +88,9 @@ module Chaton
       def restart
         return "the server is already stopping" if over?
 
+        hindrance = @resources.launch_command.hindrance
+        return "the server goes on: the program cannot be started again, because #{hindrance}" if hindrance
+
         @resources.notify.reloading
         drain(:restarting, @plan.shutdown_timeout_s)
       end
@@ -140,7 +143,7 @@ module Chaton
 
         case @ceiling.check(now_s)
         when :trim then @service.run_command(TRIM)
-        when :restart then restart
+        when :restart then restart&.then { |refusal| @log.warn(refusal) }
         end
       end
 

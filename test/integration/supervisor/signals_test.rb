@@ -44,6 +44,20 @@ class SignalsTest < Minitest::Test
     end
   end
 
+  def test_a_full_restart_is_refused_while_the_directory_is_missing
+    ["workers 0", "workers 1"].each do |config|
+      server = boot(config: config)
+      File.rename(server.dir, "#{server.dir}.away")
+      server.signal("USR2")
+      server.wait_line(/the server goes on: the program cannot be started again, because the directory .* is missing/)
+      assert_equal "hello", server.get.body
+      File.rename("#{server.dir}.away", server.dir)
+      server.signal("USR2")
+      server.wait_line(/ ready  listen=/, count: 2)
+      assert_equal 0, server.stop
+    end
+  end
+
   def test_ttin_and_ttou_change_the_number
     server = boot(config: "workers 1")
     server.signal("TTIN")

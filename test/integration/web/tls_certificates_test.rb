@@ -150,9 +150,6 @@ class TlsCertificatesTest < Minitest::Test
     assert_equal [%w[1 CN=alice], %w[2 CN=bob]], seen.map { |((parsed, _, name))| [parsed, name] }
   end
 
-  # TLS 1.3 tells the client only after its own handshake.
-  def refused(&block) = assert_raises(OpenSSL::SSL::SSLError, EOFError, Errno::ECONNRESET, &block)
-
   def test_versions_of_tls
     server = serve
     old = serve(min_version: "1.3")
@@ -163,52 +160,6 @@ class TlsCertificatesTest < Minitest::Test
     assert_equal "TLSv1.3", client(old).to_io.ssl_version
     chosen = @tls.context.tap { |one| one.alpn_protocols = %w[h3 http/1.1] }
     assert_equal "http/1.1", RawClient.new(port(server), tls: chosen).to_io.alpn_protocol
-  end
-
-  # Whichever worker made the ticket.
-  def test_sessions_are_continued_by_every_worker
-    [OpenSSL::SSL::TLS1_2_VERSION, OpenSSL::SSL::TLS1_3_VERSION].each do |version|
-      server = serve("workers 3", rackup: "run ->(_) { [200, {}, [Process.pid.to_s]] }")
-      pids = Hash.new(0)
-      session = nil
-      server.eventually("all workers have continued a session") do
-        session, pid = continue(port(server), version, session)
-        pids[pid] += 1 if pid
-        pids.size == 3
-      end
-    end
-  end
-
-  # It would have passed the check without having been checked.
-  def test_a_session_of_an_open_bind_is_not_continued_where_clients_need_a_certificate
-    forced = { **@tls.pair("app"), verify_mode: "force_peer", ca: @tls.path("ca.pem") }
-    server = serve("workers 0\n#{bind(**forced).sub("0.1", "0.2")}")
-    open, closed = server.log.scan(%r{https://[^ "]+?:(\d+)}).flatten.first(2).map(&:to_i)
-    [OpenSSL::SSL::TLS1_2_VERSION, OpenSSL::SSL::TLS1_3_VERSION].each do |version|
-      session, = continue(open, version, nil)
-      assert continue(open, version, session).last
-      refused { continue(closed, version, session, host: "127.0.0.2") }
-    end
-  end
-
-  # @return [Array] a new session, and the worker's pid if it has continued the given one
-  def continue(port, version, session, host: "127.0.0.1")
-    sessions = []
-    context = @tls.context.tap do |one|
-      one.min_version = one.max_version = version
-      one.session_cache_mode = OpenSSL::SSL::SSLContext::SESSION_CACHE_CLIENT
-      one.session_new_cb = ->((_, made)) { sessions << made }
-    end
-    socket = OpenSSL::SSL::SSLSocket.new(TCPSocket.new(host, port), context)
-    socket.sync_close = true
-    socket.session = session if session
-    socket.connect
-    socket.write(request("/", "Connection: close"))
-    pid = socket.read[/[^\r\n]+\z/]
-    flunk "the session was not continued by #{pid}" if session && !socket.session_reused?
-    [sessions.last, session && pid]
-  ensure
-    socket&.close
   end
 
   def test_the_certificate_for_development

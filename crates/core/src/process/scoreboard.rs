@@ -221,6 +221,11 @@ impl Scoreboard {
         self.mapping.secret()
     }
 
+    /// Takes over the secret of the run before; call before another process or an engine has the scoreboard.
+    pub fn set_secret(&self, secret: [u8; 32]) {
+        self.mapping.set_secret(secret);
+    }
+
     /// Number of slots.
     #[allow(clippy::len_without_is_empty)] // never empty: at least one slot
     pub fn len(&self) -> usize {
