@@ -61,6 +61,8 @@ pub(crate) struct ServerState {
     pub log: LogBuffer,
     pub registry: ConnectionRegistry,
     pub handshakes: Handshakes,
+    /// Bodies over HTTP/2 that have widened the window of their connection.
+    pub http2_shares: AtomicUsize,
     /// A connection lacked its header of the PROXY protocol, and the log says so.
     pub lacked_proxy_header: AtomicBool,
     /// The application wanted to switch protocols over HTTP/2, and the log says so.
@@ -103,6 +105,7 @@ impl ServerState {
             static_files: None,
             registry: ConnectionRegistry::default(),
             handshakes: Handshakes::default(),
+            http2_shares: AtomicUsize::new(0),
             lacked_proxy_header: AtomicBool::new(false),
             refused_upgrade: AtomicBool::new(false),
             long_heads: LineGate::default(),

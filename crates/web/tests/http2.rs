@@ -19,6 +19,7 @@ use http2_client::{get, post, read, Client};
 use support::{answer, body_bytes, echo, eventually, ok_head, pattern, Server, PATIENCE};
 
 const SHORT: Duration = Duration::from_millis(80);
+const LONG: Duration = Duration::from_secs(1);
 
 /// An application whose requests wait, each for one message.
 fn held() -> (mpsc::Sender<()>, impl Fn(Arc<Exchange>) + Send + Sync) {
@@ -118,6 +119,71 @@ fn a_body_that_is_streamed_to_the_application() {
     let (status, got) = client.reply(client.send(post("/up/1"), &body)).unwrap();
     assert!(status == 200 && got == body, "{status} {}", got.len());
     assert_eq!(client.text(client.send(post("/other"), b"x")).1, "whole");
+}
+
+/// An application that reads the bodies of /read at once, and those of /later when it is told.
+fn reader() -> (mpsc::Sender<()>, impl Fn(Arc<Exchange>) + Send + Sync) {
+    let (go, wait) = mpsc::channel();
+    let wait = Mutex::new(wait);
+    let app = move |exchange: Arc<Exchange>| {
+        if exchange.head().get(exchange.head().path) == b"/later" {
+            wait.lock().unwrap().recv_timeout(PATIENCE).unwrap();
+        }
+        let mut len = body_bytes(exchange.body()).len();
+        if let RequestBody::Streamed(body) = exchange.body() {
+            while let Ok(BodyRead::Bytes(part)) = body.read(100_000, PATIENCE) {
+                len += part.len();
+            }
+        }
+        answer(exchange, len.to_string().as_bytes());
+    };
+    (go, app)
+}
+
+#[test]
+fn bodies_that_nobody_reads_leave_the_others_their_window() {
+    let (go, app) = reader();
+    let set = |config: &mut Config| config.stream_bodies = vec!["/*".to_owned()];
+    let server = Server::with_room(16, usize::MAX, set, app);
+    let client = Client::connect(&server);
+    let large = pattern(2_000_000);
+    let later: Vec<_> = (0..6).map(|_| client.send(post("/later"), &large)).collect();
+    // They have used up their own windows.
+    client.until(|| server.engine.stats().read_bytes_total > 6_000_000);
+    assert_eq!(client.text(client.send(post("/read"), &large)).1, "2000000");
+    (0..6).for_each(|_| go.send(()).unwrap());
+    for response in later {
+        assert_eq!(client.text(response), (200, "2000000".to_owned()));
+    }
+}
+
+#[test]
+fn who_can_send_nothing_is_not_late() {
+    let (go, app) = reader();
+    let set = |config: &mut Config| {
+        config.timeouts.body = LONG;
+        config.stream_bodies = vec!["/later".to_owned()];
+    };
+    let server = Server::with_room(32, usize::MAX, set, app);
+    let client = Client::connect(&server);
+    // More of them than may widen the window of the connection.
+    let large = pattern(2_000_000);
+    let later: Vec<_> = (0..16).map(|_| client.send(post("/later"), &large)).collect();
+    client.until(|| server.engine.stats().read_bytes_total > 12_000_000);
+    // Once they have used up the window, it waits for longer than a body may take.
+    let mut small = Box::pin(client.send(post("/small"), b"x"));
+    let early = client.wait(async { tokio::time::timeout(2 * LONG, &mut small).await.ok() });
+    (0..16).for_each(|_| go.send(()).unwrap());
+    let response = early.unwrap_or_else(|| client.wait(small));
+    assert_eq!(response.unwrap().status(), 200);
+    for response in later {
+        assert_eq!(client.text(response), (200, "2000000".to_owned()));
+    }
+    // One that could send and does not is late.
+    let mut requests = client.requests.clone();
+    let (response, stream) = requests.send_request(post("/small"), false).unwrap();
+    assert_eq!(client.reply(response).unwrap().0, 408);
+    drop(stream);
 }
 
 #[test]

@@ -172,6 +172,24 @@ fn a_client_that_behaves_may_send_as_many_frames_as_it_needs() {
 }
 
 #[test]
+fn a_large_body_has_a_megabyte_on_its_way() {
+    let server = Server::start(echo);
+    let mut raw = Raw::connect(&server);
+    let settings = raw.next().unwrap();
+    let window = settings.payload.chunks(6).find(|setting| setting[1] == 4).unwrap();
+    assert!(u32::from_be_bytes(window[2..6].try_into().unwrap()) >= 1 << 20);
+    assert!(raw.send(&frame(HEADERS, 4, 1, b"\x83\x86\x84\x41\x01a")));
+    assert!(raw.send(&frame(DATA, 0, 1, &[b'x'; 16_384]).repeat(2)));
+    let mut room = 65_535 - 2 * 16_384;
+    while room < 1 << 20 {
+        let update = raw.next().expect("the window grows");
+        if update.kind == WINDOW_UPDATE && update.stream == 0 {
+            room += u32::from_be_bytes(update.payload.try_into().unwrap());
+        }
+    }
+}
+
+#[test]
 fn who_leaves_a_page_keeps_the_connection() {
     let server = Server::start(echo);
     let mut raw = Raw::connect(&server);

@@ -10,6 +10,7 @@ mod stream;
 mod transport;
 mod upload;
 mod waste;
+mod window;
 
 use std::future::{poll_fn, Future};
 use std::pin::{pin, Pin};
@@ -36,15 +37,12 @@ use super::{Connection, ConnectionGuard};
 use stream::Http2Stream;
 use transport::Http2Transport;
 use waste::Waste;
+use window::ReceiveWindow;
 
 /// How a client that knows the server begins (RFC 9113 section 3.4); no request of HTTP/1 can.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// So many of its bytes tell the two apart.
 const PREFACE_BYTES_MIN: usize = 14;
-/// Bytes of one request body on their way: the client sends more when they were read.
-const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
-/// The same for all bodies of a connection.
-const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
 /// Bytes of one response that wait for the socket in memory: whole frames.
 const SEND_BYTES_MAX: usize = 4 * output::DATA_BYTES_MAX;
 /// Streams that one side gave up and that are remembered, for frames that still come.
@@ -66,6 +64,7 @@ struct Client {
     remote: Arc<Peer>,
     tls: Option<Arc<TlsPeer>>,
     waste: Arc<Waste>,
+    window: Arc<ReceiveWindow>,
     /// Requests under way.
     requests: Arc<AtomicUsize>,
     /// Bytes of their heads.
@@ -79,6 +78,8 @@ struct Http2Connection<'a> {
     shared: Arc<ServerState>,
     frames: Frames<Http2Transport<'a>, Bytes>,
     client: Client,
+    /// The receive window that the client knows, or will once it has sent less.
+    window: u32,
     timer: Pin<Box<Sleep>>,
     /// Since when no request is under way.
     idle_since: Option<Instant>,
@@ -103,6 +104,7 @@ impl Connection {
             remote: Arc::clone(&self.remote),
             tls: self.tls.clone(),
             waste: Arc::new(Waste::new(shared.config.limits.http2_resets_max)),
+            window: Arc::new(ReceiveWindow::new(self.waker.clone())),
             requests: Arc::default(),
             head_bytes: Arc::default(),
             connection: self.waker.clone(),
@@ -118,6 +120,7 @@ impl Connection {
             shared: Arc::clone(&shared),
             frames,
             client,
+            window: window::CONNECTION_BYTES,
             timer: Box::pin(sleep_until(Instant::now().into())),
             idle_since: None,
             was_sending: false,
@@ -169,8 +172,8 @@ fn settings(shared: &ServerState) -> Builder {
     builder
         .max_concurrent_streams(limits.http2_streams_max)
         .max_header_list_size(header_list_bytes_max(limits))
-        .initial_window_size(STREAM_WINDOW_BYTES)
-        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .initial_window_size(window::STREAM_BYTES)
+        .initial_connection_window_size(window::CONNECTION_BYTES)
         .max_send_buffer_size(SEND_BYTES_MAX)
         .max_concurrent_reset_streams(RESETS_MAX)
         // A client may leave a page while all of its requests are on their way.
@@ -197,6 +200,10 @@ impl Http2Connection<'_> {
         self.client.waste.begin_turn();
         if self.client.waste.is_spent() {
             self.calm();
+        }
+        let window = self.client.window.bytes();
+        if std::mem::replace(&mut self.window, window) != window {
+            self.frames.set_target_window_size(window);
         }
         loop {
             match self.frames.poll_accept(cx) {

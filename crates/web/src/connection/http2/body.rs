@@ -1,6 +1,7 @@
 //! Reading a request's body to its end, before the request is handed over.
 
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -12,6 +13,7 @@ use crate::request_body::{BodyError, BodyReader};
 
 use super::body_clock::BodyClock;
 use super::stream::{Http2Stream, StreamEnd};
+use super::window::BodyWindow;
 
 impl Http2Stream {
     /// Reads the body, unless it is streamed.
@@ -28,10 +30,7 @@ impl Http2Stream {
             let text = "The only expectation this server meets is 100-continue.";
             return Err(refuse(417, text));
         }
-        let (body_bytes_max, rate_min) = {
-            let limits = &self.shared.config.limits;
-            (limits.body_bytes_max, limits.body_rate_min)
-        };
+        let body_bytes_max = self.shared.config.limits.body_bytes_max;
         if matches!(framing, BodyFraming::Length(len) if len > body_bytes_max) {
             return Err(too_large());
         }
@@ -48,7 +47,7 @@ impl Http2Stream {
             self.send_continue();
         }
         let mut reader = BodyReader::until_end();
-        let mut clock = BodyClock::new(self.shared.config.timeouts.body, rate_min);
+        let mut clock = self.body_clock();
         loop {
             let part = poll_fn(|cx| self.poll_part(cx, &mut body, &mut clock)).await?;
             let is_last = part.is_none();
@@ -65,6 +64,13 @@ impl Http2Stream {
                 return Ok(());
             }
         }
+    }
+
+    pub(super) fn body_clock(&self) -> BodyClock {
+        let config = &self.shared.config;
+        let window = Arc::clone(&self.client.window);
+        let window = BodyWindow::new(Arc::clone(&self.shared), window);
+        BodyClock::new(config.timeouts.body, config.limits.body_rate_min, window)
     }
 
     fn feed(&self, reader: &mut BodyReader, bytes: &[u8]) -> Result<(), StreamEnd> {

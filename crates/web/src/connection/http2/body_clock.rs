@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::time::{sleep_until, Sleep};
 
 use super::super::request::body_bytes_min;
+use super::window::BodyWindow;
 
 /// A body must bring so many bytes a second, measured over each
 /// [`Timeouts::body`](crate::limits::Timeouts::body).
@@ -18,37 +19,47 @@ pub(super) struct BodyClock {
     arrived: u64,
     /// The current time; none while the client need not send.
     timer: Option<Pin<Box<Sleep>>>,
+    window: BodyWindow,
+    /// Of the window at the beginning of the current time.
+    openings: Option<usize>,
 }
 
 impl BodyClock {
-    pub fn new(time: Duration, rate_min: u64) -> Self {
-        Self { time, rate_min, arrived: 0, timer: None }
+    pub fn new(time: Duration, rate_min: u64, window: BodyWindow) -> Self {
+        Self { time, rate_min, arrived: 0, timer: None, window, openings: None }
     }
 
     pub fn add(&mut self, bytes: usize) {
         self.arrived += bytes as u64;
+        self.window.go_on();
+        self.window.add(bytes);
     }
 
     /// The client need not send now.
     pub fn pause(&mut self) {
         self.timer = None;
+        self.window.pause();
     }
 
-    /// Whether the client sends too slowly; if not, the task is woken when it may be.
+    /// Whether the client sends too slowly; if not, the task is woken when it may be. It is not late
+    /// where the bodies of other streams used up the window.
     pub fn is_late(&mut self, cx: &mut Context) -> bool {
+        self.window.go_on();
         loop {
             let ends = || Box::pin(sleep_until((Instant::now() + self.time).into()));
             let timer = match &mut self.timer {
                 Some(timer) => timer,
                 None => {
                     self.arrived = 0;
+                    self.openings = self.window.openings();
                     self.timer.insert(ends())
                 }
             };
             if timer.as_mut().poll(cx).is_pending() {
                 return false;
             }
-            if self.arrived < body_bytes_min(self.rate_min, self.time) {
+            let could_send = self.openings.is_some() && self.openings == self.window.openings();
+            if could_send && self.arrived < body_bytes_min(self.rate_min, self.time) {
                 return true;
             }
             self.timer = None;

@@ -31,7 +31,7 @@ impl Http2Stream {
         let config = &self.shared.config;
         let body =
             Arc::new(StreamedBody::new(config.limits.stream_body_bytes_max, self.waker.clone()));
-        let clock = BodyClock::new(config.timeouts.body, config.limits.body_rate_min);
+        let clock = self.body_clock();
         let left = config.limits.body_bytes_max;
         self.exchange_mut().body = RequestBody::Streamed(Arc::clone(&body));
         self.upload = Some(Http2Upload { body, from, held: Bytes::new(), left, expects, clock });
