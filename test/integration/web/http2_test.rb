@@ -48,7 +48,7 @@ class Http2Test < Minitest::Test
   end
 
   def test_what_the_application_sees
-    server = boot(rackup: ENV_APP, config: "workers 0\nweb { early_hints true; compress true }")
+    server = boot(rackup: ENV_APP, config: "workers 0\nweb { early_hints true; compress true; access_log :common }")
     base = "http://127.0.0.1:#{server.port}"
     seen = nghttp("-H", ":authority: a.test:81", "-H", "cookie: a=1", "-H", "cookie: b=2", "#{base}/p?q=1")
     assert_equal "HTTP/2.0|HTTP/2.0|GET|/p|q=1|a.test:81|a.test|http|a=1; b=2|false", seen.delete_suffix("-" * 2000)
@@ -61,6 +61,10 @@ class Http2Test < Minitest::Test
     assert_match(/:status: 500/, nghttp("-nv", "#{base}/raise"))
     assert_equal "no hijack", nghttp("#{base}/hijack")
     assert_equal "partial", nghttp("#{base}/partial")
+    assert_match(/:status: 400/, nghttp("-nv", "-H", "host: b.test", "#{base}/p"))
+    # A header of HTTP/1, which nobody but the crate h2 sees: the stream is reset.
+    nghttp("-H", "te: gzip", "#{base}/p")
+    server.wait_line(/"-" 400 0 /)
     2.times { assert_match(/HTTP_1_1_REQUIRED/, nghttp("-nv", "#{base}/switch")) }
     assert_equal 0, server.stop
     assert_equal 1, server.log.scan(%r{WARN .*101, but came over HTTP/2}).size, server.log
@@ -149,22 +153,30 @@ class Http2Test < Minitest::Test
 
   private
 
-  # Passes the bytes of a connection on, until the server ends it.
+  # Passes the bytes of a connection on, until one side ends it.
   #
   # @return [Array<Integer>] the sizes of the records of application data that the server sent
   def relayed_records(client, port)
     server = TCPSocket.new("127.0.0.1", port)
-    upload = Thread.new { IO.copy_stream(client, server) }
+    upload = Thread.new { until_end { IO.copy_stream(client, server) && server.close_write } }
     sizes = []
-    while (head = server.read(5))
-      type, size = head.unpack("Cx2n")
-      client.write(head, server.read(size))
-      sizes << size if type == 23
+    until_end do
+      while (head = server.read(5))
+        type, size = head.unpack("Cx2n")
+        sizes << size if type == 23
+        client.write(head, server.read(size))
+      end
+      client.close_write
     end
-    sizes
-  ensure
-    [client, server].each(&:close)
     upload.join
+    [client, server].each(&:close)
+    sizes
+  end
+
+  def until_end
+    yield
+  rescue Errno::EPIPE, Errno::ECONNRESET, Errno::ENOTCONN
+    nil
   end
 
   def nghttp(*arguments)
