@@ -32,9 +32,9 @@ use crate::tls::{TicketSecret, TlsListener, TlsSettings};
 /// responses is written between two polls.
 const EVENT_INTERVAL: u32 = 256;
 
-/// Threads that wait for the disk: to write large request bodies to their files, and to look for
-/// static files that are not in memory. More of them wait for each other, as they would for the disk.
-const DISK_THREADS_MAX: usize = 4;
+/// Threads that wait for the disk: to write large request bodies to their files, and to find and read
+/// files that are not in memory. More of them wait for each other, as they would for the disk.
+pub(crate) const DISK_THREADS_MAX: usize = 4;
 
 /// A running web engine.
 ///

@@ -29,6 +29,7 @@ mod connection;
 mod connection_registry;
 pub mod content_coding;
 pub mod date;
+mod disk;
 mod engine;
 mod error;
 mod error_response;

@@ -7,7 +7,8 @@
 //! (`RESOLVE_CACHED`), and the first read of a small file that would (`RWF_NOWAIT`), is done again on
 //! one of the few threads that wait for the disk. What is found is kept for a time, by the path of the
 //! request; then the file is opened again, and its content is read again only if its device, inode,
-//! length or times have changed. Large files are opened for each request and sent by the kernel.
+//! length or times have changed. Large files are opened for each request and sent by the kernel. Of a
+//! remote file system (NFS, FUSE) all files are opened and read on those threads.
 
 mod cache;
 mod file_name;

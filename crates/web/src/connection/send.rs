@@ -6,6 +6,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 use std::task::{Context, Poll};
 
+use crate::disk;
 use crate::send_buffer::Segment;
 use crate::socket;
 use crate::stats::add;
@@ -17,6 +18,17 @@ const RECYCLED_BYTES_MAX: usize = 64 * 1024;
 
 /// Bytes one connection sends before others are served.
 const TURN_BYTES_MAX: usize = 1024 * 1024;
+
+/// Bytes read at once on a thread that may wait for the disk: a TLS session takes no more.
+const DISK_BYTES_MAX: u64 = 64 * 1024;
+
+/// Why sending pauses.
+enum Pause {
+    /// Everything is sent.
+    AtEnd,
+    /// The file at the front is not in memory.
+    ForDisk,
+}
 
 /// Bytes sent, as the send buffer counts them.
 #[derive(Clone, Copy, Default)]
@@ -46,21 +58,22 @@ impl Connection {
     /// send buffer meanwhile.
     pub(super) async fn send(&mut self) -> Result<SentBytes, Closing> {
         let mut sent = SentBytes::default();
-        poll_fn(|cx| self.poll_send(cx, &mut sent)).await?;
+        while let Pause::ForDisk = poll_fn(|cx| self.poll_send(cx, &mut sent)).await? {
+            self.send_from_disk(&mut sent).await?;
+        }
         Ok(sent)
     }
 
-    fn poll_send(&mut self, cx: &mut Context, sent: &mut SentBytes) -> Poll<Result<(), Closing>> {
-        let mut turn = 0;
+    fn poll_send(
+        &mut self,
+        cx: &mut Context,
+        sent: &mut SentBytes,
+    ) -> Poll<Result<Pause, Closing>> {
+        let (mut turn, mut cached) = (0, 0);
         while !self.sending.is_empty() || self.socket.has_output() {
-            match self.write_some() {
-                Ok(some) => {
-                    self.socket.note_progress();
-                    sent.add(some);
-                    self.sent += some.total();
-                    turn += some.total() as usize;
-                    add(&self.shared.counters.sent_bytes, some.total());
-                }
+            match self.write_some(&mut cached) {
+                Ok(Some(some)) => turn += self.note_sent(some, sent) as usize,
+                Ok(None) => return Poll::Ready(Ok(Pause::ForDisk)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.report_sent(sent);
                     // The application may wait for the body before it goes on.
@@ -81,24 +94,81 @@ impl Connection {
                 return Poll::Pending;
             }
         }
-        Poll::Ready(Ok(()))
+        Poll::Ready(Ok(Pause::AtEnd))
     }
 
-    /// Sends with one system call.
-    fn write_some(&mut self) -> io::Result<SentBytes> {
+    fn note_sent(&mut self, some: SentBytes, sent: &mut SentBytes) -> u64 {
+        self.socket.note_progress();
+        sent.add(some);
+        self.sent += some.total();
+        add(&self.shared.counters.sent_bytes, some.total());
+        some.total()
+    }
+
+    /// Sends with one system call; `None`: the file at the front is not in memory. Its first `cached`
+    /// bytes are known to be.
+    fn write_some(&mut self, cached: &mut u64) -> io::Result<Option<SentBytes>> {
         let Self { socket, sending, recycled, shared, .. } = self;
         let Some(session) = socket.tls_mut() else {
-            return write_some(socket.fd(), sending, recycled);
+            return write_some(socket.fd(), sending, recycled, cached);
         };
         let mut sent = SentBytes::default();
         if !session.has_output() {
-            sent = session.encrypt_segments(sending, recycled, &mut shared.scratch.lock())?;
+            match session.encrypt_segments(sending, recycled, &mut shared.scratch.lock())? {
+                Some(encrypted) => sent = encrypted,
+                None => return Ok(None),
+            }
         }
         match socket.send_output() {
             // The bytes are in the hands of the session.
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock && sent.total() > 0 => Ok(sent),
-            done => done.map(|()| sent),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && sent.total() > 0 => {}
+            done => done?,
         }
+        Ok(Some(sent))
+    }
+
+    /// Sends some of the file at the front, which a thread reads that may wait for the disk. So does
+    /// a file whose file system can't tell what is in memory.
+    async fn send_from_disk(&mut self, sent: &mut SentBytes) -> Result<(), Closing> {
+        self.report_sent(sent);
+        let (file, offset, left, is_spool) = match self.sending.front_mut() {
+            Some(Segment::File { file, offset, left }) => (&*file, offset, left, false),
+            Some(Segment::Spool { file, offset, left }) => (&**file, offset, left, true),
+            _ => return Ok(()),
+        };
+        let len = (*left).min(TURN_BYTES_MAX as u64);
+        let done = if let Some(session) = self.socket.tls_mut() {
+            let bytes = disk::read(file, *offset, len.min(DISK_BYTES_MAX) as usize).await;
+            bytes.and_then(|bytes| session.encrypt(&bytes))
+        } else {
+            disk::send(self.socket.fd(), file, *offset, len).await
+        };
+        let len = match done {
+            Ok(len) if len > 0 => len as u64,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return poll_fn(|cx| self.poll_room(cx)).await;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
+            // Or the file is shorter than promised: only closing the connection tells the client.
+            _ => return Err(Closing::Now),
+        };
+        (*offset, *left) = (*offset + len, *left - len);
+        if *left == 0 {
+            self.sending.pop_front();
+        }
+        let (files, spooled) = if is_spool { (0, len) } else { (len, 0) };
+        self.note_sent(SentBytes { memory: 0, spooled, files }, sent);
+        Ok(())
+    }
+
+    /// Waits until the socket takes more, after it took nothing on another thread. An event that has
+    /// come since then may be forgotten here, so this looks at the socket as well.
+    fn poll_room(&mut self, cx: &mut Context) -> Poll<Result<(), Closing>> {
+        self.poll_upload(cx);
+        if self.poll_send_again(cx)? || socket::is_writable(self.socket.fd()) {
+            return Poll::Ready(Ok(()));
+        }
+        Poll::Pending
     }
 
     /// Called when the socket is full; true when it takes more after all.
@@ -129,29 +199,32 @@ fn write_some(
     socket: BorrowedFd,
     segments: &mut VecDeque<Segment>,
     recycled: &mut Vec<u8>,
-) -> io::Result<SentBytes> {
+    cached: &mut u64,
+) -> io::Result<Option<SentBytes>> {
+    let mut sent = SentBytes::default();
     match segments.front_mut() {
         Some(Segment::File { file, offset, left }) => {
-            let files = send_range(socket, file, offset, left)?;
-            if *left == 0 {
-                segments.pop_front();
-            }
-            Ok(SentBytes { files, ..SentBytes::default() })
+            let Some(len) = send_range(socket, file, offset, left, cached)? else {
+                return Ok(None);
+            };
+            sent.files = len;
         }
         Some(Segment::Spool { file, offset, left }) => {
-            let spooled = send_range(socket, file, offset, left)?;
-            if *left == 0 {
-                segments.pop_front();
-            }
-            Ok(SentBytes { spooled, ..SentBytes::default() })
+            let Some(len) = send_range(socket, file, offset, left, cached)? else {
+                return Ok(None);
+            };
+            sent.spooled = len;
         }
         Some(_) => {
-            let memory = send_memory(socket, segments)?;
-            advance(segments, memory, recycled);
-            Ok(SentBytes { memory, ..SentBytes::default() })
+            sent.memory = send_memory(socket, segments)?;
+            advance(segments, sent.memory, recycled);
         }
-        None => Ok(SentBytes::default()),
+        None => {}
     }
+    if let Some(Segment::File { left: 0, .. } | Segment::Spool { left: 0, .. }) = segments.front() {
+        segments.pop_front();
+    }
+    Ok(Some(sent))
 }
 
 fn send_range(
@@ -159,15 +232,23 @@ fn send_range(
     file: &std::fs::File,
     offset: &mut u64,
     left: &mut u64,
-) -> io::Result<u64> {
-    let len = socket::sendfile(socket, file, *offset, *left)? as u64;
+    cached: &mut u64,
+) -> io::Result<Option<u64>> {
+    if *cached == 0 {
+        *cached = disk::cached_len(file, *offset, (*left).min(TURN_BYTES_MAX as u64));
+    }
+    if *cached == 0 {
+        return Ok(None);
+    }
+    let len = socket::sendfile(socket, file, *offset, (*left).min(*cached))? as u64;
     if len == 0 {
         // The file is shorter than promised: only closing the connection tells the client.
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     *offset += len;
     *left -= len;
-    Ok(len)
+    *cached -= len;
+    Ok(Some(len))
 }
 
 /// Sends the memory segments at the front in one call.

@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::BorrowedFd;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::task::{ready, Context, Poll};
 
 use rustls::{ServerConfig, ServerConnection};
 
+use crate::disk::read_cached;
 use crate::send_buffer::Segment;
 use crate::socket;
 use crate::tls::HTTP2;
@@ -130,22 +130,29 @@ impl TlsSession {
         self.rustls.writer().write_vectored(slices)
     }
 
-    /// Encrypts as much of the segments as one turn sends, once what was encrypted before is sent.
+    /// Encrypts as much of the segments as one turn sends, once what was encrypted before is sent. `None`: nothing, as
+    /// the file at the front is not in memory.
     pub fn encrypt_segments(
         &mut self,
         segments: &mut VecDeque<Segment>,
         recycled: &mut Vec<u8>,
         scratch: &mut [u8],
-    ) -> io::Result<SentBytes> {
+    ) -> io::Result<Option<SentBytes>> {
         let mut all = SentBytes::default();
         while !segments.is_empty() {
             let mut some = SentBytes::default();
             match segments.front_mut() {
                 Some(Segment::File { file, offset, left }) => {
-                    some.files = self.encrypt_range(file, offset, left, scratch)?;
+                    match self.encrypt_range(file, offset, left, scratch)? {
+                        Some(len) => some.files = len,
+                        None => return Ok((all.total() > 0).then_some(all)),
+                    }
                 }
                 Some(Segment::Spool { file, offset, left }) => {
-                    some.spooled = self.encrypt_range(file, offset, left, scratch)?;
+                    match self.encrypt_range(file, offset, left, scratch)? {
+                        Some(len) => some.spooled = len,
+                        None => return Ok((all.total() > 0).then_some(all)),
+                    }
                 }
                 _ => {
                     let mut slices = [IoSlice::new(&[]); SLICES_MAX];
@@ -164,7 +171,7 @@ impl TlsSession {
             }
             all.add(some);
         }
-        Ok(all)
+        Ok(Some(all))
     }
 
     fn encrypt_range(
@@ -173,10 +180,12 @@ impl TlsSession {
         offset: &mut u64,
         left: &mut u64,
         scratch: &mut [u8],
-    ) -> io::Result<u64> {
+    ) -> io::Result<Option<u64>> {
         let wanted =
             scratch.len().min(FILE_BYTES_MAX).min(usize::try_from(*left).unwrap_or(usize::MAX));
-        let len = file.read_at(&mut scratch[..wanted], *offset)?;
+        let Some(len) = read_cached(file, &mut scratch[..wanted], *offset)? else {
+            return Ok(None);
+        };
         if len == 0 {
             // The file is shorter than promised: only a cut tells the client.
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -184,7 +193,7 @@ impl TlsSession {
         let taken = self.encrypt(&scratch[..len])? as u64;
         *offset += taken;
         *left -= taken;
-        Ok(taken)
+        Ok(Some(taken))
     }
 
     /// A response was cut off: the peer must not take the end for a good one.

@@ -4,13 +4,15 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    fstat, openat, openat2, statat, AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat,
+    fstat, fstatfs, openat, openat2, statat, AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat,
 };
 use rustix::io::Errno;
 
+use crate::disk::read_cached;
 use crate::error::Error;
 
 /// Why there is no file.
@@ -48,7 +50,12 @@ pub(super) struct StaticFileStamp {
 pub(super) struct RootDirectory {
     fd: OwnedFd,
     resolution: Resolution,
+    /// Even to open a file that the kernel knows waits for an answer of somebody else.
+    is_remote: bool,
 }
+
+/// File systems of other machines and processes (`linux/magic.h`): NFS, FUSE with virtiofs, SMB twice, 9P, Ceph.
+const REMOTE: [u32; 6] = [0x6969, 0x6573_5546, 0xfe53_4d42, 0xff53_4d42, 0x0102_1997, 0x00c3_6400];
 
 /// `O_NONBLOCK`: opening a pipe must not wait for its writer.
 const FILE: OFlags =
@@ -61,7 +68,8 @@ impl RootDirectory {
             Error::new(format!("can't serve the files in {}", path.display()), error.into())
         })?;
         let resolution = resolution(&fd);
-        Ok(Self { fd, resolution })
+        let is_remote = fstatfs(&fd).is_ok_and(|it| REMOTE.contains(&(it.f_type as u32)));
+        Ok(Self { fd, resolution, is_remote })
     }
 
     /// Opens a regular file by its name below the root. With `may_wait` false it does not wait for
@@ -73,6 +81,9 @@ impl RootDirectory {
         may_wait: bool,
     ) -> Result<(File, StaticFileStamp), NoFile> {
         let name = name.as_ref();
+        if self.is_remote && !may_wait {
+            return Err(NoFile::MustWait);
+        }
         let opened = match self.resolution {
             Resolution::Openat2 { tells_waits } => {
                 let cached = tells_waits && !may_wait;
@@ -163,18 +174,19 @@ pub(super) fn read(
     stamp: &StaticFileStamp,
     may_wait: bool,
 ) -> Result<Option<Vec<u8>>, NoFile> {
-    use rustix::io::{preadv2, ReadWriteFlags};
-    let flags = if may_wait { ReadWriteFlags::empty() } else { ReadWriteFlags::NOWAIT };
     let mut bytes = vec![0; stamp.len as usize];
     let mut filled = 0;
     while filled < bytes.len() {
-        let mut rest = [io::IoSliceMut::new(&mut bytes[filled..])];
-        match preadv2(file, &mut rest, filled as u64, flags) {
-            Ok(0) => return Ok(None),
-            Ok(len) => filled += len,
-            Err(Errno::INTR) => {}
-            // Not in memory, or a file system that can't tell.
-            Err(_) if !may_wait => return Err(NoFile::MustWait),
+        let (rest, offset) = (&mut bytes[filled..], filled as u64);
+        let read = match may_wait {
+            true => file.read_at(rest, offset).map(Some),
+            false => read_cached(file, rest, offset),
+        };
+        match read {
+            Ok(Some(0)) => return Ok(None),
+            Ok(Some(len)) => filled += len,
+            Ok(None) => return Err(NoFile::MustWait),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => return Err(NoFile::Missing),
         }
     }

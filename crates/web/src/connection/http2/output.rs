@@ -1,12 +1,12 @@
 //! Sending a response: its head, then its segments as the client takes them.
 
 use std::future::poll_fn;
-use std::os::unix::fs::FileExt;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::StatusCode;
 
+use crate::disk;
 use crate::send_buffer::Segment;
 
 use super::super::send::{advance, SentBytes};
@@ -26,7 +26,7 @@ impl Http2Stream {
         }
         while let Some(left) = self.left_of_first() {
             let room = self.capacity(left).await?;
-            self.send_some(room, last, &mut sent)?;
+            self.send_some(room, last, &mut sent).await?;
             self.report_sent(&mut sent);
         }
         if last {
@@ -102,27 +102,27 @@ impl Http2Stream {
     }
 
     /// Hands at most `room` bytes of the first segment to the connection.
-    fn send_some(
+    async fn send_some(
         &mut self,
         room: usize,
         last: bool,
         sent: &mut SentBytes,
     ) -> Result<(), StreamEnd> {
-        let room = room.min(DATA_BYTES_MAX);
-        let bytes = match self.sending.front_mut() {
+        let mut bytes = match self.sending.front_mut() {
             Some(Segment::File { file, offset, left }) => {
-                let bytes = read(file, offset, left, room)?;
+                let bytes = read(file, offset, left, room).await?;
                 sent.files += bytes.len() as u64;
                 bytes
             }
             Some(Segment::Spool { file, offset, left }) => {
-                let bytes = read(file, offset, left, room)?;
+                let bytes = read(file, offset, left, room).await?;
                 sent.spooled += bytes.len() as u64;
                 bytes
             }
             Some(memory) => {
                 let unsent = memory.unsent_memory().unwrap_or_default();
-                let bytes = Bytes::copy_from_slice(&unsent[..unsent.len().min(room)]);
+                let bytes =
+                    Bytes::copy_from_slice(&unsent[..unsent.len().min(room).min(DATA_BYTES_MAX)]);
                 sent.memory += bytes.len();
                 advance(&mut self.sending, bytes.len(), &mut self.recycled);
                 bytes
@@ -133,6 +133,9 @@ impl Http2Stream {
         let is_end = last && self.left_of_first().is_none() && !self.is_cut();
         self.has_ended = is_end;
         let body = self.body.as_mut().ok_or(StreamEnd::Cut)?;
+        while bytes.len() > DATA_BYTES_MAX {
+            body.send_data(bytes.split_to(DATA_BYTES_MAX), false).map_err(|_| StreamEnd::Gone)?;
+        }
         body.send_data(bytes, is_end).map_err(|_| StreamEnd::Gone)
     }
 
@@ -149,21 +152,25 @@ impl Http2Stream {
     }
 }
 
-fn read(
+/// Reads as much as one frame holds, or on a thread that may wait for the disk as much as there is room for.
+async fn read(
     file: &std::fs::File,
     offset: &mut u64,
     left: &mut u64,
     room: usize,
 ) -> Result<Bytes, StreamEnd> {
     let wanted = (*left).min(room as u64) as usize;
-    let mut bytes = vec![0; wanted];
-    let len = file.read_at(&mut bytes, *offset).map_err(|_| StreamEnd::Cut)?;
-    if len == 0 {
+    let mut bytes = vec![0; wanted.min(DATA_BYTES_MAX)];
+    match disk::read_cached(file, &mut bytes, *offset) {
+        Ok(Some(len)) => bytes.truncate(len),
+        Ok(None) => bytes = disk::read(file, *offset, wanted).await.map_err(|_| StreamEnd::Cut)?,
+        Err(_) => return Err(StreamEnd::Cut),
+    }
+    if bytes.is_empty() {
         // The file is shorter than promised: only an error tells the client.
         return Err(StreamEnd::Cut);
     }
-    bytes.truncate(len);
-    *offset += len as u64;
-    *left -= len as u64;
+    *offset += bytes.len() as u64;
+    *left -= bytes.len() as u64;
     Ok(bytes.into())
 }
