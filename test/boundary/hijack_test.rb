@@ -49,6 +49,12 @@ class HijackTest < Minitest::Test
     refute_match(/content-length|transfer-encoding/i, answer)
   end
 
+  def test_a_partial_hijack_sends_no_body_for_head
+    port = serve { [200, { "rack.hijack" => ->(io) { io.write("mine") && io.close } }, []] }
+    answer = exchange(port, "HEAD / HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert_match(%r{\AHTTP/1.1 200 OK\r\n.*connection: close\r\n\r\n\z}mi, answer)
+  end
+
   def test_a_request_is_hijacked_once
     error = Queue.new
     port = serve do |env|

@@ -186,11 +186,10 @@ impl Connection {
         self.read_head().await?;
         self.read_body().await?;
         self.dispatch();
-        let sent = self.send_response().await;
-        if matches!(sent, Err(Closing::Now)) {
-            self.socket.mark_cut();
+        if let Err(closing) = self.send_response().await {
+            self.end_unfinished(&closing);
+            return Err(closing);
         }
-        sent?;
         self.finish_request()
     }
 

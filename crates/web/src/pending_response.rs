@@ -275,6 +275,11 @@ impl PendingResponse {
         self.needs_wake()
     }
 
+    /// Notes the status of a head that the application sends by itself after [`Self::hijack`].
+    pub fn announce(&mut self, head: &[u8]) {
+        self.status = status_of(head);
+    }
+
     /// Gives the application the socket and the bytes read past the request.
     pub fn hijack(&mut self) -> Option<(RawFd, ReadBuffer)> {
         if self.phase != ResponsePhase::Waiting {

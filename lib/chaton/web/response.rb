@@ -140,6 +140,9 @@ module Chaton
         io = @request.call
         begin
           io.write(head)
+          # RFC 9110 section 9.3.2: HEAD has no body.
+          return io.close if bodyless? && @status >= 200
+
           callable.call(io)
         rescue EOFError, Errno::ECONNRESET, Errno::EPIPE => e
           io.close

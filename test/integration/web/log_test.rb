@@ -43,6 +43,33 @@ class LogTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
+  # It ends early because its client leaves or the application takes its connection over.
+  def test_a_request_that_ends_early_is_logged
+    app = <<~RUBY
+      run(lambda do |env|
+        case env["PATH_INFO"]
+        when "/partial" then [200, { "rack.hijack" => :close.to_proc }, []]
+        when "/upgrade" then [101, { "connection" => "upgrade", "upgrade" => "x" }, :close.to_proc]
+        when "/waits" then warn("it runs") || sleep
+        else [200, {}, ["x" * 50_000_000]]
+        end
+      end)
+    RUBY
+    server = boot(rackup: app, config: "workers 0\nshutdown_timeout_s 0.1\nweb { access_log :common }")
+    %w[/partial /upgrade].each { |path| RawClient.exchange(server.port, "GET #{path} HTTP/1.1\r\nHost: h\r\n\r\n") }
+    RawClient.open(server.port) { |one| one.write("GET /large HTTP/1.1\r\nHost: h\r\n\r\n").read_some(100) }
+    RawClient.open(server.port) do |one|
+      one.write("GET /waits HTTP/1.1\r\nHost: h\r\n\r\n")
+      server.wait_line(/it runs/)
+      one.close(reset: true)
+    end
+    ["partial 200", "upgrade 101", "large 200", "waits 499"].each do |line|
+      path, status = line.split
+      server.wait_line(%r{/#{path} HTTP/1.1" #{status} })
+    end
+    server.stop
+  end
+
   # Whatever a client sends, one request is one line, and it parses.
   def test_no_line_can_be_forged
     target = "/%22%0a\xe2\x82\xac\\".b

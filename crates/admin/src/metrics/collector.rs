@@ -73,8 +73,9 @@ pub(crate) const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 impl Scrape {
     fn requests(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
-        let help = "Responses by the first digit of their status; requests that were not run because their \
-                    clients had left are 4xx";
+        let help =
+            "Responses by the first digit of their status; requests whose clients left before \
+                    the response began are 4xx";
         let mut responses = metric(encoder, "responses", MetricType::Counter, None, help)?;
         for (class, count) in CLASSES.iter().zip(self.responses) {
             counter(&mut responses, &[("class", *class)], count as f64)?;

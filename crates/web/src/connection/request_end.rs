@@ -9,9 +9,9 @@ use crate::forwarded::Peer;
 use crate::server_state::ServerState;
 use crate::stats::add;
 
-/// Of requests that were not run because their clients had left, as nginx counts them: the server has
-/// not failed.
-const CLIENT_LEFT: u16 = 499;
+/// Of requests whose clients left before the response began, as nginx counts them: the server has not
+/// failed.
+pub(super) const CLIENT_LEFT: u16 = 499;
 
 /// Counts and logs a request that was refused before anybody could read its head.
 pub(super) fn count_unread(shared: &ServerState, remote: &str, status: u16) {

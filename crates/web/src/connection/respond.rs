@@ -11,7 +11,7 @@ use crate::read_buffer::ReadBuffer;
 use crate::request_body::RequestBody;
 use crate::stats::add;
 
-use super::request_end::RequestEnd;
+use super::request_end::{RequestEnd, CLIENT_LEFT};
 use super::{Closing, Connection};
 
 /// How long small writes of a streamed response are gathered after the first one
@@ -152,7 +152,7 @@ impl Connection {
         let streamed = matches!(self.exchange.body(), RequestBody::Streamed(_));
         let mut response = self.exchange.response().lock();
         let (status, keep_alive) = (response.status(), response.keep_alive());
-        let head_bytes = response.head_bytes() as u64;
+        let head_bytes = response.head_bytes();
         if response.is_cut() {
             self.socket.mark_cut();
         }
@@ -161,11 +161,7 @@ impl Connection {
         }
         response.set_spare(std::mem::take(&mut self.recycled));
         drop(response);
-        self.shared.counters.responded(status);
-        self.count_response(status, true);
-        if self.shared.log.is_on() {
-            self.log(status, self.sent.saturating_sub(head_bytes), true);
-        }
+        self.count_and_log(status, head_bytes);
         if keep_alive {
             return Ok(());
         }
@@ -173,6 +169,31 @@ impl Connection {
             && self.unread.is_empty()
             && self.exchange.body().is_complete();
         Err(if client_closes { Closing::Now } else { Closing::Linger })
+    }
+
+    /// Counts a request whose response was not sent to its end, and decides how the connection ends.
+    pub(super) fn end_unfinished(&mut self, closing: &Closing) {
+        let response = self.exchange.response().lock();
+        let (status, head_bytes) = (response.status(), response.head_bytes());
+        drop(response);
+        match closing {
+            Closing::Now => {
+                self.socket.mark_cut();
+                self.count_and_log(if status == 0 { CLIENT_LEFT } else { status }, head_bytes);
+            }
+            // The status of a full hijack is known to the application alone.
+            Closing::Hijacked if status != 0 => self.count_and_log(status, head_bytes),
+            _ => {}
+        }
+    }
+
+    /// Of a response by the application.
+    fn count_and_log(&self, status: u16, head_bytes: usize) {
+        self.shared.counters.responded(status);
+        self.count_response(status, true);
+        if self.shared.log.is_on() {
+            self.log(status, self.sent.saturating_sub(head_bytes as u64), true);
+        }
     }
 
     /// Counts a response for the metrics; see [`RequestEnd::count`].

@@ -10,6 +10,12 @@ use crate::request_body::RequestBody;
 use super::Exchange;
 
 impl Exchange {
+    /// Notes the head that the application is about to send on the connection that it takes, for the access log and
+    /// the metrics.
+    pub fn announce(&self, head: &[u8]) {
+        self.response.lock().announce(head);
+    }
+
     /// Takes the connection away from the engine: a duplicate of its socket,
     /// non-blocking as accepted, and the bytes already read past the request.
     /// Of an encrypted connection it is one end of a pair of sockets; the engine

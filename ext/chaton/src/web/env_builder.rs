@@ -221,6 +221,8 @@ impl EnvBuilder {
                 // no longer apply.
                 _ if is(name, "content-length") || is(name, "transfer-encoding") => {}
                 _ if self.legacy_version && is(name, "version") => {}
+                // RFC 9110 section 7.8: it must be ignored.
+                _ if head.version == Version::Http10 && is(name, "upgrade") => {}
                 // As if it were not there: an authority is never empty.
                 _ if value.is_empty() && is(name, "host") => {}
                 _ if forwarded.hides(name) => exchange.warn_hidden(name),
@@ -242,12 +244,9 @@ impl EnvBuilder {
         }
     }
 
-    /// The protocols to which the client would upgrade; HTTP/1.0 knows no upgrade.
+    /// The protocols to which the client would upgrade.
     unsafe fn put_protocols(&self, env: VALUE, exchange: &Exchange) {
         let head = exchange.head();
-        if matches!(head.version, Version::Http10) {
-            return;
-        }
         let offered = head.headers.iter().filter(|(name, _)| is(head.get(*name), "upgrade"));
         let names = offered.flat_map(|(_, value)| head.get(*value).split(|&byte| byte == b','));
         // SAFETY: as in `build`.

@@ -243,7 +243,10 @@ impl Request {
     ) -> Result<Option<RString>, Error> {
         let exchange = rb_self.open()?;
         let head = rb_self.head(&exchange, status, headers, BodySize::Hijack, None, None)?;
-        Ok(head.map(|head| ruby.str_from_slice(&head.bytes)))
+        Ok(head.map(|head| {
+            exchange.announce(&head.bytes);
+            ruby.str_from_slice(&head.bytes)
+        }))
     }
 
     /// Appends to a streamed body; waits without the GVL while memory and spool are full.

@@ -21,7 +21,7 @@ use crate::send_buffer::Segment;
 use crate::server_state::ServerState;
 use crate::stats::add;
 
-use super::super::request_end::RequestEnd;
+use super::super::request_end::{RequestEnd, CLIENT_LEFT};
 use super::super::send::SentBytes;
 use super::upload::Http2Upload;
 use super::{head, Client};
@@ -106,8 +106,14 @@ impl Http2Stream {
     pub async fn serve(mut self, request: Request<RecvStream>) {
         match self.run(request).await {
             Ok(()) => self.client.waste.answered(),
-            Err(StreamEnd::Gone) => self.client.waste.gave_up(),
-            Err(StreamEnd::Cut) => self.cut(),
+            Err(StreamEnd::Gone) => {
+                self.client.waste.gave_up();
+                self.finish();
+            }
+            Err(StreamEnd::Cut) => {
+                self.reset(Reason::INTERNAL_ERROR);
+                self.finish();
+            }
             Err(StreamEnd::NeedsHttp1) => self.require_http1(),
             // Clients make the request again by themselves (RFC 9113 section 8.7).
             Err(StreamEnd::NoRoom) => self.reset(Reason::REFUSED_STREAM),
@@ -281,11 +287,16 @@ impl Http2Stream {
         }
     }
 
+    /// Counts and logs the response, or what was sent of it.
     fn finish(&mut self) {
+        if !self.dispatched {
+            return;
+        }
         self.end_upload();
         let response = self.exchange.response().lock();
         let (status, head_bytes) = (response.status(), response.head_bytes() as u64);
         drop(response);
+        let status = if status == 0 { CLIENT_LEFT } else { status };
         self.shared.counters.responded(status);
         let end = self.end();
         end.count(status, true);
@@ -318,14 +329,6 @@ impl Http2Stream {
         let bytes = Bytes::copy_from_slice(&text[len..]);
         if let Ok(mut body) = self.respond.send_response(response, false) {
             let _ = body.send_data(bytes, true);
-        }
-    }
-
-    /// Ends the stream with an error; what was sent of the response counts as in HTTP/1.
-    fn cut(&mut self) {
-        self.reset(Reason::INTERNAL_ERROR);
-        if self.body.is_some() {
-            self.finish();
         }
     }
 
