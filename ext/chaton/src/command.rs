@@ -19,6 +19,8 @@ struct Settings {
     directory: String,
     /// The whole environment.
     environment: HashMap<String, String>,
+    /// The soft and the hard limit; this process may have raised its own.
+    open_files: (u64, u64),
 }
 
 /// Starts a command in a process group of its own. The kernel sends it SIGTERM when the thread
@@ -34,6 +36,8 @@ pub fn spawn(settings: String, input: i32, output: i32) -> Result<i64, Error> {
     let (program, arguments) =
         settings.command.split_first().ok_or_else(|| error::argument("no command"))?;
     let parent = std::process::id();
+    let (soft, hard) = settings.open_files;
+    let files = libc::rlimit { rlim_cur: soft, rlim_max: hard };
     let mut command = Command::new(program);
     command
         .args(arguments)
@@ -47,7 +51,10 @@ pub fn spawn(settings: String, input: i32, output: i32) -> Result<i64, Error> {
             if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM, 0, 0, 0) != 0 {
                 return Err(io::Error::last_os_error());
             }
-            // The parent may have ended before that call.
+            if libc::setrlimit(libc::RLIMIT_NOFILE, &raw const files) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            // The parent may have ended before the first call.
             if libc::getppid().unsigned_abs() == parent {
                 Ok(())
             } else {

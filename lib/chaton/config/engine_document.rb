@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "json"
+require_relative "../file_limit"
 require_relative "../ruby_release"
 require_relative "../version"
 require_relative "options"
@@ -56,12 +57,17 @@ module Chaton
 
       def web
         queue = { count_max: @plan.queue_limit, bytes_max: @plan.queue_bytes_max, age_max_ms: ms(@plan.queue_age_s) }
-        { limits: of_web(Options::LIMITS), timeouts: of_web(Options::TIMEOUTS), queue: queue,
+        { limits: limits, timeouts: of_web(Options::TIMEOUTS), queue: queue,
           stream_bodies: Array(@plan.web[:stream_bodies]).flatten, static_files: @static_files,
           compression: compression, http2: @plan.web[:http2], proxy_protocol: proxied,
           forwarded: @plan.believed_peers.engine,
           server_timing: @plan.web.server_timing, **of_web(Options::TLS),
           **of_plan(:access_log, :retry_after_s, :accept_grace_ms, :accept_defer_ms) }
+      end
+
+      def limits
+        limits = of_web(Options::LIMITS)
+        { **limits, connections_max: FileLimit.connections_max(limits.fetch(:connections_max)) }
       end
 
       # Binds whose connections begin with the client's address; no sources: anybody may send it.

@@ -8,8 +8,9 @@ require_relative "ticket_handover"
 
 module Chaton
   class Supervisor
-    # The command line, directory and environment with which this program was started. It starts the program again with
-    # the code on disk: in place (`exec`, a full restart) or beside this process (`spawn`, a preloader).
+    # The command line, directory, environment and limit of open files with which this program was started. It starts
+    # the program again with the code on disk: in place (`exec`, a full restart) or beside this process (`spawn`, a
+    # preloader, which inherits the raised limit).
     #
     # Made before the application is loaded, so that the application's changes to the environment are not passed on.
     class LaunchCommand
@@ -21,10 +22,14 @@ module Chaton
       # A process beside the main one must not report to the service manager.
       OF_MAIN_PROCESS = %w[NOTIFY_SOCKET WATCHDOG_USEC WATCHDOG_PID].freeze
 
+      # @return [Array<Integer>] soft and hard limit
+      attr_reader :open_files
+
       # @param argv [Array<String>] arguments of the command line
       # @param program [String] path of the script
       def initialize(argv, program: $PROGRAM_NAME)
         @directory = directory
+        @open_files = Process.getrlimit(:NOFILE)
         @environment = ENV.to_h.except(*ONE_TIME, *INHERITED)
         @program = File.expand_path(program)
         @command = [RbConfig.ruby, *load_path, @program, *argv]
@@ -38,7 +43,8 @@ module Chaton
       # @raise [SystemCallError] when the program cannot be started
       def exec(sockets, ios: [], environment: {})
         environment = @environment.merge(InheritedSockets.to_env(sockets), environment)
-        Process.exec(environment, *@command, unsetenv_others: true, chdir: @directory, **kept(sockets.values + ios))
+        Process.exec(environment, *@command, unsetenv_others: true, chdir: @directory, rlimit_nofile: @open_files,
+                                             **kept(sockets.values + ios))
       end
 
       # Looked at before a server stops serving to start again.

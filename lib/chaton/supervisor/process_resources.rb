@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../file_limit"
 require_relative "../telemetry/redirect"
 require_relative "../worker/hooks"
 require_relative "admin_endpoint"
@@ -51,17 +52,18 @@ module Chaton
         @hooks = Worker::Hooks.new(plan.hooks, log: log)
         @restart_file = RestartFile.new(plan.restart_file, log: log)
         # With workers the supervisor gets SIGCHLD.
-        @services = Services.new(plan, environment: @launch_command.environment_beside, log: log,
-                                       reaps: plan.workers.zero?)
+        @services = Services.new(plan, launch_command: @launch_command, log: log, reaps: plan.workers.zero?)
       end
 
       # @return [Array<Object>] sources of the event loop
       def sources = [@control, @notify, @delayed_stop, @restart_file, @services, @admin]
 
-      # Opens the output files and writes the pidfile.
+      # Raises the limit of open files, opens the output files and writes the pidfile.
       #
       # @raise [Chaton::Error]
       def acquire
+        FileLimit.raise_soft
+        FileLimit.check(@plan.web.connections_max, @log) if @plan.role?(:web)
         @redirect.open
         @pidfile&.write
       end

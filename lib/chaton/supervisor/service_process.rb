@@ -19,10 +19,12 @@ module Chaton
 
       # @param line [Config::ServiceLine]
       # @param environment [Hash{String=>String}] of the process
-      def initialize(line, plan, environment:, log:)
+      # @param open_files [Array<Integer>] its limits
+      def initialize(line, plan, environment:, open_files:, log:)
         @line = line
         @plan = plan
         @environment = environment.select { |_, value| value.valid_encoding? }
+        @open_files = open_files
         @log = log
         @policy = RestartPolicy.new(delay_s: plan.restart_delay_s, delay_max_s: plan.restart_delay_max_s,
                                     count: plan.crash_loop_count, window_s: plan.crash_loop_window_s)
@@ -88,8 +90,8 @@ module Chaton
         @starts += 1
         ours, theirs = IO.pipe
         theirs.nonblock = false
-        pid = Native.spawn(JSON.generate(command: @line.command, directory: @plan.root, environment: @environment),
-                           input.fileno, theirs.fileno)
+        settings = { command: @line.command, directory: @plan.root, environment: @environment, open_files: @open_files }
+        pid = Native.spawn(JSON.generate(settings), input.fileno, theirs.fileno)
         return refused(pid, ours, now_s) if pid.negative?
 
         @pid = pid

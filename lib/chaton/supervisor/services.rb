@@ -13,8 +13,11 @@ module Chaton
 
       # @param lines [Array<Config::ServiceLine>]
       # @param reaps [Boolean] whether to wait for the processes here; else {#ended} is called
-      def initialize(plan, environment:, reaps:, log:)
-        @processes = plan.services.map { |line| ServiceProcess.new(line, plan, environment: environment, log: log) }
+      def initialize(plan, launch_command:, reaps:, log:)
+        @processes = plan.services.map do |line|
+          ServiceProcess.new(line, plan, environment: launch_command.environment_beside,
+                                         open_files: launch_command.open_files, log: log)
+        end
         @reaps = reaps
         @open = false
       end

@@ -53,8 +53,8 @@ module Chaton
                   "Bytes of a streamed request's body (stream_bodies) that wait in memory for the application; above " \
                   "it the client waits."),
         Option.in(:web, :connections_max, :limits, Types::Number.new(1..1_000_000), 10_000,
-                  "Connections open at once in one process. For a further one, those that have waited longest for a " \
-                  "request are closed."),
+                  "Connections open at once in one process, or three quarters of the limit of open files if that is " \
+                  "less. For a further one, those that have waited longest for a request are closed."),
         Option.in(:web, :tls_handshakes_max, :limits, Types::Number.new(1..1_000_000), 1000,
                   "TLS handshakes under way at once in one process; the next one closes the oldest, so that slow " \
                   "ones cannot keep others out."),
