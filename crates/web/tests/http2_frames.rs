@@ -4,11 +4,14 @@ mod support;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::sync::{mpsc, Mutex};
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{mpsc, Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use chaton_core::engine::Engine as _;
+use chaton_core::process::scoreboard::Scoreboard;
+use chaton_web::Config;
 use support::{answer, echo, eventually, Server, PATIENCE};
 
 const SHORT: Duration = Duration::from_millis(80);
@@ -18,6 +21,7 @@ const PRIORITY: u8 = 2;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
+const GOAWAY: u8 = 7;
 const WINDOW_UPDATE: u8 = 8;
 const UNKNOWN: u8 = 0x20;
 /// Ends the stream and its header block.
@@ -275,6 +279,37 @@ fn a_client_that_sends_after_the_end_is_not_reset() {
     }
     // A reset would have thrown away what the client has not read yet.
     assert!((0..1000).all(|_| raw.send(&frame(PING, 0, 0, b"12345678"))));
+}
+
+#[test]
+fn only_a_quiet_connection_is_sent_to_a_freer_worker() {
+    let scoreboard = Arc::new(Scoreboard::new(2).unwrap());
+    let ours = Arc::clone(&scoreboard);
+    let set = |config: &mut Config| {
+        config.scoreboard = Some(ours);
+        config.accept_defer = Duration::from_millis(1);
+    };
+    let server = Server::with(set, echo);
+    scoreboard.slot(0).running.store(5, SeqCst);
+    scoreboard.slot(1).pid.store(1, SeqCst);
+    scoreboard.slot(1).accepting.store(1, SeqCst);
+    let _others: Vec<_> = (0..6).map(|_| server.connect()).collect();
+    let mut raw = Raw::connect(&server);
+    let mut is_asked_to_leave = |stream| {
+        assert!(raw.get(stream));
+        loop {
+            let frame = raw.next().expect("an answer");
+            if frame.kind == GOAWAY || frame.flags & 1 == 1 && frame.stream == stream {
+                return frame.kind == GOAWAY;
+            }
+        }
+    };
+    assert!(!(0..100).any(|at| is_asked_to_leave(2 * at + 1)));
+    // It is quiet for longer and longer, from one second on.
+    assert!((100..200).any(|at| {
+        thread::sleep(Duration::from_millis(u64::from(at) * 11));
+        is_asked_to_leave(2 * at + 1)
+    }));
 }
 
 #[test]
