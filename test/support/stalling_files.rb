@@ -9,7 +9,7 @@ class StallingFiles
   # Numbers of linux/fuse.h.
   LOOKUP, FORGET, GETATTR, OPEN, READ, STATFS, RELEASE, FLUSH, INIT, OPENDIR, RELEASEDIR, INTERRUPT, BATCH_FORGET =
     [1, 2, 3, 14, 15, 17, 18, 25, 26, 27, 29, 36, 42].freeze
-  # `FOPEN_KEEP_CACHE`: else an open waits for the reads under way.
+  # `FOPEN_KEEP_CACHE`: without it an open waits for the reads under way.
   KEEP_CACHE = 2
   SILENT = [FORGET, INTERRUPT, BATCH_FORGET].freeze
   ENOENT = 2
@@ -19,7 +19,8 @@ class StallingFiles
 
   # @param dir [String] gets the mount point `mount`, and `waiting` when a read waits
   # @param content [String] of the file `slow.bin`
-  def initialize(dir, content)
+  # @param opens_wait [Boolean] whether an open waits for the reads under way, too
+  def initialize(dir, content, opens_wait: false)
     @dir = dir
     FileUtils.mkdir_p(path("mount"))
     File.binwrite(path("content"), content)
@@ -27,7 +28,8 @@ class StallingFiles
     options = "fd=#{@device.fileno},rootmode=40000,user_id=0,group_id=0,allow_other"
     system("mount", "-i", "-t", "fuse", "-o", options, "stalling", path("mount"),
            @device => @device, exception: true)
-    @pid = spawn(RbConfig.ruby, __FILE__, @device.fileno.to_s, dir, @device => @device)
+    @pid = spawn(RbConfig.ruby, __FILE__, @device.fileno.to_s, dir, (opens_wait ? 0 : KEEP_CACHE).to_s,
+                 @device => @device)
   end
 
   def path(name) = File.join(@dir, name)
@@ -48,9 +50,10 @@ class StallingFiles
 
   # The process that answers the kernel.
   class Server
-    def initialize(device, dir)
+    def initialize(device, dir, open_flags)
       @device = device
       @dir = dir
+      @open_flags = open_flags
       @content = File.binread(File.join(dir, "content"))
     end
 
@@ -82,7 +85,7 @@ class StallingFiles
 
         [0, [FILE, 0, 1, 1, 0, 0].pack("QQQQLL") + attributes(FILE)]
       when GETATTR then [0, [1, 0, 0].pack("QLL") + attributes(node)]
-      when OPEN, OPENDIR then [0, [0, KEEP_CACHE, 0].pack("QLL")]
+      when OPEN, OPENDIR then [0, [0, @open_flags, 0].pack("QLL")]
       when READ then [0, read(*payload.unpack("QQL").drop(1))]
       when STATFS then [0, "\0" * 80]
       when RELEASE, RELEASEDIR, FLUSH then [0, ""]
@@ -105,4 +108,4 @@ class StallingFiles
   end
 end
 
-StallingFiles::Server.new(File.for_fd(ARGV[0].to_i, "r+b"), ARGV[1]).run if $PROGRAM_NAME == __FILE__
+StallingFiles::Server.new(File.for_fd(ARGV[0].to_i, "r+b"), ARGV[1], ARGV[2].to_i).run if $PROGRAM_NAME == __FILE__

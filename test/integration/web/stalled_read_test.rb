@@ -32,6 +32,21 @@ class StalledReadTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
+  # Even of a file that the kernel knows.
+  def test_an_open_that_waits_stops_no_other_request
+    server = boot_on_mount(opens_wait: true)
+    reading = RawClient.new(server.port).write(request("/slow.bin"))
+    server.eventually("a read waits") { @files.waiting? }
+    opening = RawClient.new(server.port).write(request("/slow.bin"))
+    RawClient.open(server.port) do |client|
+      # Nobody looks for a file.
+      20.times { assert_equal "hello", client.write("POST / HTTP/1.1\r\nHost: a\r\n\r\n").read_response.body }
+    end
+    @files.go_on
+    assert_equal [true], [reading, opening].map { |client| client.read_response.body == CONTENT }.uniq
+    assert_equal 0, server.stop
+  end
+
   def test_a_slow_client_gets_a_file_that_is_on_no_local_disk
     server = boot_on_mount
     @files.go_on
@@ -56,8 +71,8 @@ class StalledReadTest < Minitest::Test
 
   private
 
-  def boot_on_mount
-    server = launch(rackup: APP, config: config) { |new| @files = StallingFiles.new(new.dir, CONTENT) }
+  def boot_on_mount(**options)
+    server = launch(rackup: APP, config: config) { |new| @files = StallingFiles.new(new.dir, CONTENT, **options) }
     server.ready
     @files.stall
     server
