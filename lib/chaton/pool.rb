@@ -1,15 +1,11 @@
 # frozen_string_literal: true
 
-require_relative "shutdown"
 require_relative "telemetry/running_work"
 
 module Chaton
   # The Ruby threads of a worker that take work from the native pool and run it. Rust decides how many are awake, when
   # one more is started and when one ends.
   class Pool
-    # For `Thread.handle_interrupt`: only {WorkHandler} lets these through, while it runs work.
-    HELD_BACK = { Shutdown => :never }.freeze
-
     # @param native_pool [Native::Pool]
     # @param handler [#call] runs one unit of work, and rescues errors of user code
     # @param log [Telemetry::Log]
@@ -56,7 +52,7 @@ module Chaton
       Thread.current.name = "chaton pool #{index}"
       Thread.current.report_on_exception = false
       @threads[index] = Thread.current
-      Thread.handle_interrupt(Object => :immediate, **HELD_BACK) { serve(pool_thread) }
+      Thread.handle_interrupt(Object => :immediate) { serve(pool_thread) }
     ensure
       # Also when user code killed the thread. The native pool then asks for another one.
       @threads.delete(index) if @threads[index].equal?(Thread.current)
@@ -65,8 +61,7 @@ module Chaton
 
     def serve(pool_thread)
       running = Telemetry::RunningWork.begin
-      loop do
-        running.work = pool_thread.take or return
+      while (running.work = pool_thread.take)
         @handler.call(running.work)
         # A parked thread must not keep the last request alive.
         running.work = nil

@@ -9,9 +9,10 @@ module Chaton
   # The base of the handlers that run jobs and batches on pool threads. Requests do without it: Rails' middleware wraps
   # them already, and it would cost time for each of them.
   #
-  # At the end of a graceful stop, {#interrupt} raises an exception in work that still runs. It can hit nothing else:
-  # pool threads hold such exceptions back except here, and a thread leaves the list of those that run work under the
-  # lock that `interrupt` holds.
+  # At the end of a graceful stop, {#interrupt} raises an exception in work that still runs. It can hit nothing else: it
+  # is raised only in threads on the list of those that run work, and a thread that leaves the list waits for an
+  # `interrupt` that has begun. Until the first one this costs a look at a variable; holding such exceptions back around
+  # each unit of work would cost as much as a small job does.
   #
   # A subclass defines SHUTDOWN, the class of that exception, and these private methods:
   #
@@ -24,9 +25,6 @@ module Chaton
   # - `facts(work)` describes it in the log
   # - `forget_classes` empties caches before Rails reloads code
   class WorkHandler
-    # For `Thread.handle_interrupt`.
-    INTERRUPTIBLE = { Shutdown => :immediate }.freeze
-
     # @param log [Telemetry::Log]
     def initialize(log:)
       @log = log
@@ -35,19 +33,27 @@ module Chaton
       @reloader = reloader
       @running = {}.compare_by_identity
       @lock = Mutex.new
+      @interrupted = false
     end
 
     # Runs a unit of work. The work has an outcome afterwards, whatever user code does.
     def call(work)
+      thread = Thread.current
       started_s = monotonic_s
-      interruptible(work) do
+      begin
+        @running[thread] = work
         @reloader ? @reloader.wrap { run(work, started_s) } : run(work, started_s)
+      rescue Exception => e # rubocop:disable Lint/RescueException -- Rails' reloader failed
+        fail_work(work, e, nil, started_s)
+      ensure
+        # Open only while the thread is being killed.
+        killed(work, started_s) if work.open?
+        @running.delete(thread)
+        wait_for_interrupt if @interrupted
       end
-    rescue Exception => e # rubocop:disable Lint/RescueException -- Rails' reloader failed
-      fail_work(work, e, nil, started_s)
-    ensure
-      # Open only while the thread is being killed.
-      killed(work, started_s) if work.open?
+    rescue Shutdown
+      # It came when the work had ended.
+      @running.delete(thread)
     end
 
     # Raises SHUTDOWN in the work that was given up and still runs.
@@ -55,26 +61,19 @@ module Chaton
     # @return [Array] this work
     def interrupt
       @lock.synchronize do
-        given_up = @running.select { |_, work| given_up?(work) }
-        given_up.each_key { |thread| thread.raise(self.class::SHUTDOWN) }.values
+        # Before the list is read: who leaves it later waits for the lock.
+        @interrupted = true
+        given_up = @running.to_a.select { |_, work| given_up?(work) }
+        given_up.each { |thread, _| thread.raise(self.class::SHUTDOWN) }.map(&:last)
       end
     end
 
     private
 
-    def interruptible(work, &)
-      @running[Thread.current] = work
-      Thread.handle_interrupt(INTERRUPTIBLE, &)
-    ensure
-      @lock.synchronize { @running.delete(Thread.current) }
-      drop_interrupt if Thread.pending_interrupt?
-    end
-
-    # It came when the work had ended, and must not hit the next one.
-    def drop_interrupt
-      Thread.handle_interrupt(INTERRUPTIBLE) { nil }
-    rescue Shutdown
-      nil
+    # Handles the exception that an interrupt has raised in this thread, if any, before it could hit the next work.
+    def wait_for_interrupt
+      @lock.synchronize { nil }
+      Thread.pass
     end
 
     # @param subject [Object, nil] what user code worked with, as far as it got

@@ -28,9 +28,10 @@ module Chaton
         @classes = {}
       end
 
-      # With the sidekiq gem, lines of its logger name the job.
+      # With the sidekiq gem, lines of its logger name the job. Whether it is loaded is asked here and in {#perform}
+      # without calling a method, which small jobs would notice.
       def call(job)
-        return super unless SidekiqGem.loaded?
+        return super unless defined?(::Sidekiq::VERSION)
 
         SidekiqGem.with_context(class: job.display_class, jid: job.jid) { super }
       end
@@ -61,7 +62,7 @@ module Chaton
       end
 
       def perform(job, instance)
-        gem_chain = SidekiqGem.server_chain
+        gem_chain = SidekiqGem.server_chain if defined?(::Sidekiq::VERSION)
         return instance.perform(*job.args) if gem_chain.nil? && @setup.server_middleware.empty?
 
         hash = Telemetry::Traces.into(JSON.parse(job.payload, max_nesting: false))

@@ -40,11 +40,13 @@ module Chaton
       # Makes an object for one job.
       def instance(job)
         instance = @active_job ? named : @klass.new
-        return instance.tap { instance.native_job = job } if @ours || @active_job
-
-        instance.jid = job.jid if @jid
-        instance.bid = job.bid if @bid && job.bid
-        instance._context = Jobs if @context
+        if @ours || @active_job
+          instance.native_job = job
+        else
+          instance.jid = job.jid if @jid
+          instance.bid = job.bid if @bid && job.bid
+          instance._context = Jobs if @context
+        end
         instance
       end
 

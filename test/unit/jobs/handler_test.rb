@@ -108,6 +108,23 @@ class HandlerTest < JobsUnitCase
     assert_empty logged
   end
 
+  def test_an_interrupt_that_comes_when_a_job_has_ended_hits_nothing
+    handler = self.handler
+    one = job(Good, 1)
+    interrupts = []
+    # Asked last when the job has ended, and by the interrupt itself.
+    one.define_singleton_method(:open?) do
+      super().tap do |open|
+        interrupts << Thread.new { handler.interrupt } unless open || interrupts.any?
+        interrupts.first.join if !open && Thread.current != interrupts.first
+      end
+    end
+    2.times { handler.call(one.outcome ? job(Good, 2) : one) }
+    assert_equal [[:ack], [2]], [one.outcomes.first, Good.seen.first]
+    assert_equal [[one], []], [interrupts.first.value, handler.interrupt]
+    assert_empty logged
+  end
+
   def test_a_due_job_is_pushed_after_client_middleware
     one = FakeJob.new({ "class" => "A", "args" => [], "jid" => "j", "queue" => "q" }, due: true)
     handler.call(one)
