@@ -93,6 +93,7 @@ struct WorkerFigures {
 pub struct Scrape {
     pub(crate) responses: [u64; 5],
     pub(crate) shed: u64,
+    no_room: u64,
     /// Spans of traces: sent and dropped.
     spans: [(&'static str, u64); 2],
     pub(crate) duration: TimeTotals,
@@ -159,6 +160,7 @@ impl Scrape {
             *sum += counter.load(Relaxed);
         }
         self.shed += requests.shed.load(Relaxed);
+        self.no_room += requests.no_room.load(Relaxed);
         requests.duration.sum_into(&mut self.duration);
         requests.queue_time.sum_into(&mut self.queue_time);
     }
@@ -281,6 +283,8 @@ fn figures(worker: usize, scoreboard: &Scoreboard, row: usize) -> WorkerFigures 
         ("running", number(&gauges.running)),
         ("threads", number(&gauges.threads)),
         ("queue_age", number(&gauges.queue_age_ms) / 1000.0),
+        ("held", gauges.held_bytes.load(Relaxed) as f64),
+        ("spooled", gauges.spooled_bytes.load(Relaxed) as f64),
     ];
     let heap = gauges.heap.gauges().into_iter();
     WorkerFigures {

@@ -10,6 +10,7 @@ use chaton_core::process::scoreboard::{Scoreboard, WorkerGauges};
 use chaton_core::settings::{millis, seconds};
 use serde::Deserialize;
 
+use crate::budget::BudgetLimits;
 use crate::compression::CompressionSettings;
 use crate::forwarded::{ForwardedSettings, Network};
 use crate::limits::{Limits, Timeouts};
@@ -127,6 +128,9 @@ pub struct Config {
     /// setting; tests shorten it.
     #[serde(skip, default = "buffers_idle")]
     pub buffers_idle: Duration,
+    /// What clients may make the worker hold.
+    #[serde(skip)]
+    pub budget: BudgetLimits,
 }
 
 impl Config {
@@ -156,6 +160,7 @@ impl Config {
             hogged_after: Duration::from_millis(5),
             threads_max: 64,
             buffers_idle: buffers_idle(),
+            budget: BudgetLimits::default(),
         }
     }
 

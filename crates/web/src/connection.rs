@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
+use crate::budget::ConnectionBudget;
 use crate::connection_registry::IdleMark;
 use crate::error_response::ErrorResponse;
 use crate::exchange::Exchange;
@@ -57,6 +58,7 @@ struct Connection {
     shared: Arc<ServerState>,
     socket: ClientSocket,
     waker: Waker,
+    budget: Arc<ConnectionBudget>,
     /// Key in the registry.
     key: usize,
     idle: Arc<IdleMark>,
@@ -140,12 +142,14 @@ impl Connection {
         let key = shared.registry.insert(waker.clone(), Some(&idle));
         let context = Arc::clone(&shared.exchanges);
         let fd = socket.fd().as_raw_fd();
-        let exchange =
-            Arc::new(Exchange::new(context, fd, listener, Arc::clone(&remote), tls.clone()));
+        let budget = ConnectionBudget::new(&context.budget, None);
+        let (client, peer) = (Arc::clone(&remote), tls.clone());
+        let exchange = Arc::new(Exchange::new(context, fd, listener, client, peer, &budget));
         Self {
             shared,
             socket,
             waker,
+            budget,
             key,
             idle,
             listener,
@@ -202,7 +206,8 @@ impl Connection {
             let (context, remote) = (Arc::clone(&self.shared.exchanges), Arc::clone(&self.remote));
             let fd = self.socket.fd().as_raw_fd();
             let tls = self.tls.clone();
-            self.exchange = Arc::new(Exchange::new(context, fd, self.listener, remote, tls));
+            self.exchange =
+                Arc::new(Exchange::new(context, fd, self.listener, remote, tls, &self.budget));
         }
         let exchange = Arc::get_mut(&mut self.exchange)
             .expect("a request that was not handed over has one owner");

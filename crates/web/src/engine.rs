@@ -107,7 +107,9 @@ impl Engine {
 
     /// The counters so far.
     pub fn stats(&self) -> Stats {
-        self.shared.counters.snapshot(self.shared.connections(), self.shared.requests_total())
+        let shared = &self.shared;
+        let budget = &shared.exchanges.budget;
+        shared.counters.snapshot(shared.connections(), shared.requests_total(), budget)
     }
 }
 

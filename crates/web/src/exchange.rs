@@ -16,6 +16,7 @@ use chaton_core::work::{Role, Work};
 use parking_lot::{Condvar, Mutex};
 
 use crate::body_part::BodyPart;
+use crate::budget::ConnectionBudget;
 use crate::compression::Encoder;
 use crate::config::AccessLog;
 use crate::error_response::ErrorResponse;
@@ -75,6 +76,7 @@ impl Exchange {
         listener: usize,
         peer: Arc<Peer>,
         tls: Option<Arc<TlsPeer>>,
+        budget: &Arc<ConnectionBudget>,
     ) -> Self {
         Self {
             id: 0,
@@ -92,7 +94,7 @@ impl Exchange {
             client_left: AtomicBool::new(false),
             aborted: AtomicBool::new(false),
             encoder: Mutex::new(None),
-            response: Mutex::new(PendingResponse::new(socket)),
+            response: Mutex::new(PendingResponse::new(socket, budget)),
             capacity: Condvar::new(),
         }
     }

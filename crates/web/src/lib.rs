@@ -21,6 +21,7 @@ mod accept;
 mod accept_policy;
 mod access_log;
 mod body_part;
+mod budget;
 pub mod byte_range;
 pub mod chunked;
 mod compression;
@@ -59,6 +60,7 @@ mod streamed_body;
 mod tls;
 
 pub use body_part::BodyPart;
+pub use budget::{BudgetLimits, BudgetShare};
 pub use chunked::{ChunkError, ChunkedDecoder};
 pub use compression::CompressionSettings;
 pub use config::{AccessLog, Config, Listener, ListenerKind, ProxyBind};

@@ -83,7 +83,8 @@ pub struct Timeouts {
     /// each second of it; then it has as long again.
     #[serde(rename = "body_timeout_s", deserialize_with = "seconds")]
     pub body: Duration,
-    /// Without one byte of progress while a response is sent.
+    /// A client may let a response wait so long; then it must have taken
+    /// [`reply_rate_min`](crate::BudgetLimits::reply_rate_min) for each second of it.
     #[serde(rename = "write_timeout_s", deserialize_with = "seconds")]
     pub write: Duration,
     /// A kept-alive connection without a request.

@@ -4,8 +4,10 @@
 use std::collections::VecDeque;
 use std::mem;
 use std::os::fd::{OwnedFd, RawFd};
+use std::sync::Arc;
 
 use crate::body_part::BodyPart;
+use crate::budget::{ConnectionBudget, NoRoom};
 use crate::limits::Limits;
 use crate::read_buffer::ReadBuffer;
 use crate::response_head::{status_of, ResponseFraming};
@@ -98,12 +100,12 @@ pub(crate) struct PendingResponse {
 }
 
 impl PendingResponse {
-    pub fn new(socket: RawFd) -> Self {
+    pub fn new(socket: RawFd, budget: &Arc<ConnectionBudget>) -> Self {
         Self {
             phase: ResponsePhase::Waiting,
             keep_alive: false,
             framing: ResponseFraming::Raw,
-            send_buffer: SendBuffer::default(),
+            send_buffer: SendBuffer::new(budget),
             task: TaskState::Scheduled,
             spare: Vec::new(),
             unread: ReadBuffer::default(),
@@ -409,6 +411,34 @@ impl PendingResponse {
     ) -> bool {
         self.send_buffer.sent(memory, spooled, recycled);
         self.producer_waits && self.send_buffer.has_ample_capacity(limits)
+    }
+
+    /// See [`SendBuffer::begin_relief`].
+    pub fn begin_relief(
+        &mut self,
+        sending: &mut VecDeque<Segment>,
+    ) -> Result<Option<SpoolWrite>, NoRoom> {
+        self.send_buffer.begin_relief(sending)
+    }
+
+    /// See [`SendBuffer::end_relief`].
+    pub fn end_relief(
+        &mut self,
+        write: SpoolWrite,
+        sending: &mut VecDeque<Segment>,
+    ) -> VecDeque<Segment> {
+        self.send_buffer.end_relief(write, sending)
+    }
+
+    /// Everything was sent; true when a waiting producer should be woken.
+    pub fn settle(&mut self) -> bool {
+        self.send_buffer.settle();
+        self.producer_waits
+    }
+
+    /// See [`SendBuffer::needs_relief`].
+    pub fn needs_relief(&self) -> bool {
+        self.send_buffer.needs_relief()
     }
 
     /// Whether the final response has not begun.

@@ -7,6 +7,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use crate::budget::{BudgetShare, ConnectionBudget};
 use crate::chunked::{ChunkError, ChunkedDecoder};
 use crate::head::BodyFraming;
 use crate::limits::Limits;
@@ -21,7 +22,7 @@ pub enum RequestBody {
     /// No body, or an empty one.
     #[default]
     Empty,
-    /// Held in memory.
+    /// BudgetShare in memory.
     Memory(Vec<u8>),
     /// Larger than `body_memory_bytes_max`: in a temporary file without a name.
     Spooled {
@@ -29,6 +30,8 @@ pub enum RequestBody {
         file: File,
         /// Bytes in it.
         len: u64,
+        /// Counts the file until it is dropped.
+        held: Option<BudgetShare>,
     },
     /// Handed over while it arrives.
     Streamed(Arc<StreamedBody>),
@@ -62,6 +65,8 @@ pub(crate) enum BodyError {
     Chunk(ChunkError),
     /// The temporary file could not be made or written.
     Spool(io::Error),
+    /// Clients make the server hold too much already.
+    NoRoom,
 }
 
 /// Finds the end of the body.
@@ -84,6 +89,8 @@ pub(crate) struct BodyReader {
     file: Option<File>,
     /// Bytes in the file, or handed out.
     filed: u64,
+    /// None for a body that is streamed: the queue counts it.
+    held: Option<BudgetShare>,
 }
 
 impl BodyReader {
@@ -103,12 +110,33 @@ impl BodyReader {
             BodyFraming::Chunked => BodyDecoder::Chunked(ChunkedDecoder::new(limits)),
         };
         memory.clear();
-        Ok(Some(Self { decoder, memory, file: None, filed: 0 }))
+        Ok(Some(Self { decoder, memory, file: None, filed: 0, held: None }))
     }
 
     /// Starts a body that ends where its stream does.
     pub fn until_end() -> Self {
-        Self { decoder: BodyDecoder::All, memory: Vec::new(), file: None, filed: 0 }
+        Self { decoder: BodyDecoder::All, memory: Vec::new(), file: None, filed: 0, held: None }
+    }
+
+    /// Counts the body while it is not complete. One that cannot fit is refused before it arrives.
+    pub fn counted(
+        self,
+        framing: BodyFraming,
+        budget: &Arc<ConnectionBudget>,
+        limits: &Limits,
+    ) -> Result<Self, BodyError> {
+        let len = if let BodyFraming::Length(len) = framing { len } else { 0 };
+        if len > limits.body_memory_bytes_max as u64 && !budget.can_spool(len) {
+            budget.worker.count_refused();
+            return Err(BodyError::NoRoom);
+        }
+        Ok(Self { held: Some(BudgetShare::new(budget)), ..self })
+    }
+
+    fn count(&mut self) {
+        if let Some(held) = &mut self.held {
+            held.set(self.memory.capacity(), self.filed);
+        }
     }
 
     /// Takes the bytes that belong to the body; returns how many those were and
@@ -132,13 +160,18 @@ impl BodyReader {
         if self.filed + self.memory.len() as u64 > limits.body_bytes_max {
             return Err(BodyError::TooLarge);
         }
+        if !taken.1 {
+            self.count();
+        }
         Ok(taken)
     }
 
     /// Whether what it holds in memory is to be written before it takes more, or before
     /// the `complete` body is used.
     pub fn must_write(&self, complete: bool, limits: &Limits) -> bool {
+        let is_short = || self.held.as_ref().is_some_and(|held| held.budget().is_short());
         let staged_max = match &self.file {
+            _ if !complete && is_short() => 0,
             None => usize::MAX,
             Some(_) if complete => 0,
             Some(_) => STAGED_BYTES_MAX,
@@ -148,7 +181,14 @@ impl BodyReader {
 
     /// Moves what it holds in memory to the file. Blocks as long as the disk takes.
     pub fn write(&mut self) -> Result<(), BodyError> {
-        self.write_to_file().map_err(BodyError::Spool)
+        let fits = |held: &BudgetShare| held.budget().can_spool(self.memory.len() as u64);
+        if !self.held.as_ref().is_none_or(fits) {
+            self.held.iter().for_each(|held| held.budget().worker.count_refused());
+            return Err(BodyError::NoRoom);
+        }
+        let written = self.write_to_file().map_err(BodyError::Spool);
+        self.count();
+        written
     }
 
     /// Moves what it holds in memory to the end of `into`, for a body that is streamed.
@@ -165,7 +205,8 @@ impl BodyReader {
         };
         file.write_all_at(&self.memory, self.filed)?;
         self.filed += self.memory.len() as u64;
-        if self.memory.capacity() > 2 * STAGED_BYTES_MAX {
+        let is_short = self.held.as_ref().is_some_and(|held| held.budget().is_short());
+        if is_short || self.memory.capacity() > 2 * STAGED_BYTES_MAX {
             self.memory = Vec::new();
         }
         self.memory.clear();
@@ -173,9 +214,12 @@ impl BodyReader {
     }
 
     /// Ends the complete body, of which nothing is unwritten.
-    pub fn finish(self) -> RequestBody {
+    pub fn finish(mut self) -> RequestBody {
         match self.file {
-            Some(file) => RequestBody::Spooled { file, len: self.filed },
+            Some(file) => {
+                self.held.iter_mut().for_each(|held| held.set(0, self.filed));
+                RequestBody::Spooled { file, len: self.filed, held: self.held }
+            }
             None if self.memory.is_empty() => RequestBody::Empty,
             None => RequestBody::Memory(self.memory),
         }
@@ -212,7 +256,7 @@ mod tests {
         assert!(
             matches!(read_all(&body[..1_000], 7, &limits), RequestBody::Memory(m) if m == body[..1_000])
         );
-        let RequestBody::Spooled { mut file, len } = read_all(&body, 777, &limits) else {
+        let RequestBody::Spooled { mut file, len, .. } = read_all(&body, 777, &limits) else {
             panic!("not spooled")
         };
         let mut read = Vec::new();

@@ -9,6 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use crate::body_part::BodyPart;
+use crate::budget::{BudgetShare, ConnectionBudget, NoRoom};
 use crate::limits::Limits;
 
 /// Gathered writes end a segment at this size; a larger one would be copied
@@ -26,6 +27,9 @@ pub(crate) enum Segment {
     /// A range of the response's own temporary file.
     Spool { file: Arc<File>, offset: u64, left: u64 },
 }
+
+/// Less is not counted while it is not known to wait for the client: most answers are sent at once.
+const COUNTED_BYTES_MIN: usize = 64 * 1024;
 
 /// Output is gathered to this size before it is written to the temporary file.
 const SPOOL_BYTES_MIN: usize = 64 * 1024;
@@ -45,6 +49,7 @@ pub(crate) struct SpoolWrite {
     segments: VecDeque<Segment>,
     /// None before the first write.
     file: Option<Arc<File>>,
+    is_new: bool,
     offset: u64,
     len: u64,
     result: io::Result<()>,
@@ -94,6 +99,10 @@ pub(crate) struct SendBuffer {
     /// Bytes in memory that were not sent yet, those being sent included.
     memory: usize,
     spool: Option<SpoolFile>,
+    /// Bytes on their way to files that are not in `spool` yet.
+    spooling: u64,
+    /// What the connection's budget counts of all that; `None` in tests and once it is closed.
+    held: Option<BudgetShare>,
     /// The temporary file failed: everything stays in memory, the producer waits.
     spool_broken: bool,
     /// A sent buffer, for the next gathered write.
@@ -101,6 +110,40 @@ pub(crate) struct SendBuffer {
 }
 
 impl SendBuffer {
+    pub fn new(budget: &Arc<ConnectionBudget>) -> Self {
+        Self { held: Some(BudgetShare::new(budget)), ..Self::default() }
+    }
+
+    /// Brings the budget up to date.
+    fn count(&mut self) {
+        if let Some(held) = &mut self.held {
+            let filed = self.spool.as_ref().map_or(0, |spool| spool.end);
+            held.set(self.memory, filed + self.spooling);
+        }
+    }
+
+    fn is_counted(&self) -> bool {
+        self.held.as_ref().is_some_and(BudgetShare::is_charged)
+    }
+
+    /// Notes more bytes in memory.
+    fn add_memory(&mut self, len: usize) {
+        self.memory += len;
+        if self.memory >= COUNTED_BYTES_MIN || self.is_counted() {
+            self.count();
+        }
+    }
+
+    /// Bytes that may wait in memory: few while the budget has no memory left.
+    fn memory_max(&self, limits: &Limits) -> usize {
+        match &self.held {
+            Some(held) if held.budget().is_short() => {
+                limits.reply_memory_bytes_max.min(SPOOL_BYTES_MIN)
+            }
+            _ => limits.reply_memory_bytes_max,
+        }
+    }
+
     /// Whether nothing can be taken now.
     pub fn is_empty(&self) -> bool {
         self.segments.is_empty()
@@ -117,19 +160,25 @@ impl SendBuffer {
     }
 
     pub fn has_capacity(&self, limits: &Limits) -> bool {
-        self.memory < limits.reply_memory_bytes_max
+        self.memory < self.memory_max(limits)
             || (self.can_spool(limits) && self.unspooled() < spool_bytes_min(limits))
     }
 
     /// Whether a waiting producer should be woken: a little later than
     /// `has_capacity`, so that it is not woken for every few bytes.
     pub fn has_ample_capacity(&self, limits: &Limits) -> bool {
-        self.memory <= limits.reply_memory_bytes_max / 2
+        self.memory <= self.memory_max(limits) / 2
             || (self.can_spool(limits) && self.spooled() <= limits.reply_spool_bytes_max / 2)
     }
 
     fn can_spool(&self, limits: &Limits) -> bool {
-        !self.spool_broken && self.spooled() < limits.reply_spool_bytes_max
+        // A file of which all was sent begins anew, in the room it has.
+        let begins_anew = self.spool.as_ref().is_some_and(|spool| spool.outstanding == 0);
+        let fits =
+            |held: &BudgetShare| begins_anew || held.budget().can_spool(SPOOL_BYTES_MIN as u64);
+        !self.spool_broken
+            && self.spooled() < limits.reply_spool_bytes_max
+            && self.held.as_ref().is_none_or(fits)
     }
 
     fn spooled(&self) -> u64 {
@@ -150,7 +199,7 @@ impl SendBuffer {
     /// Adds a whole buffer as it is.
     pub fn push_buffer(&mut self, bytes: Vec<u8>) {
         if !bytes.is_empty() {
-            self.memory += bytes.len();
+            self.add_memory(bytes.len());
             self.back().push_back(Segment::Bytes { bytes, at: 0 });
         }
     }
@@ -167,7 +216,7 @@ impl SendBuffer {
                 self.push_buffer(bytes);
             }
             BodyPart::Pinned(memory) => {
-                self.memory += len as usize;
+                self.add_memory(len as usize);
                 self.back().push_back(Segment::Pinned { memory, at: 0, end: len as usize });
             }
             BodyPart::File { file, offset, .. } => {
@@ -178,7 +227,7 @@ impl SendBuffer {
 
     /// Appends to the last buffer.
     pub fn append(&mut self, bytes: &[u8]) {
-        self.memory += bytes.len();
+        self.add_memory(bytes.len());
         if let Some(Segment::Bytes { bytes: last, .. }) = self.back().back_mut() {
             if last.len() + bytes.len() <= SEGMENT_BYTES_MAX {
                 last.extend_from_slice(bytes);
@@ -196,7 +245,7 @@ impl SendBuffer {
         if self.has_capacity(limits) || !self.can_spool(limits) || self.is_spooling() {
             return None;
         }
-        let excess = (self.memory - limits.reply_memory_bytes_max) as u64;
+        let excess = self.memory.saturating_sub(self.memory_max(limits)) as u64;
         let wanted = excess.max(spool_bytes_min(limits) as u64);
         let (mut segments, mut len) = (VecDeque::new(), 0);
         while let Some(bytes) = self.segments.back().and_then(Segment::unsent_memory) {
@@ -208,6 +257,44 @@ impl SendBuffer {
         }
         segments.make_contiguous().reverse();
         self.behind_spool = Some(VecDeque::new());
+        Some(self.spool_write(segments, len))
+    }
+
+    /// Counts `sending`, which the client does not take now. When memory is short it takes from
+    /// there what is in memory, for the temporary file.
+    pub fn begin_relief(
+        &mut self,
+        sending: &mut VecDeque<Segment>,
+    ) -> Result<Option<SpoolWrite>, NoRoom> {
+        self.count();
+        let Some(held) = &self.held else { return Ok(None) };
+        let unsent = sending.iter().rev().map_while(Segment::unsent_memory);
+        let (count, len) =
+            unsent.fold((0, 0), |(count, len), bytes| (count + 1, len + bytes.len() as u64));
+        if len == 0 || !held.budget().is_short() {
+            return Ok(None);
+        }
+        if self.spool_broken || !held.budget().can_spool(len) {
+            held.budget().worker.count_refused();
+            return Err(NoRoom);
+        }
+        let segments = sending.split_off(sending.len() - count);
+        Ok(Some(self.spool_write(segments, len)))
+    }
+
+    /// As [`SendBuffer::end_spool`], for [`SendBuffer::begin_relief`].
+    pub fn end_relief(
+        &mut self,
+        write: SpoolWrite,
+        sending: &mut VecDeque<Segment>,
+    ) -> VecDeque<Segment> {
+        mem::swap(&mut self.segments, sending);
+        let rest = self.take_written(write);
+        mem::swap(&mut self.segments, sending);
+        rest
+    }
+
+    fn spool_write(&mut self, segments: VecDeque<Segment>, len: u64) -> SpoolWrite {
         let (file, offset) = match &mut self.spool {
             Some(spool) => {
                 if spool.outstanding == 0 {
@@ -218,41 +305,60 @@ impl SendBuffer {
                 spool.outstanding += len;
                 (Some(Arc::clone(&spool.file)), offset)
             }
-            None => (None, 0),
+            None => {
+                self.spooling += len;
+                (None, 0)
+            }
         };
-        Some(SpoolWrite { segments, file, offset, len, result: Ok(()) })
+        self.count();
+        SpoolWrite { is_new: file.is_none(), segments, file, offset, len, result: Ok(()) }
     }
 
     /// Puts what was written, or on an error what was in memory, back in its place. Returns memory
     /// to be dropped outside the lock.
     pub fn end_spool(&mut self, write: SpoolWrite) -> VecDeque<Segment> {
-        let SpoolWrite { mut segments, file, offset, len, result } = write;
         // None when the connection was closed meanwhile.
-        let Some(mut behind) = self.behind_spool.take() else { return segments };
+        let Some(mut behind) = self.behind_spool.take() else { return write.segments };
+        let rest = self.take_written(write);
+        self.segments.append(&mut behind);
+        rest
+    }
+
+    fn take_written(&mut self, write: SpoolWrite) -> VecDeque<Segment> {
+        let SpoolWrite { mut segments, file, is_new, offset, len, result } = write;
+        self.spooling -= if is_new { len } else { 0 };
         match file {
             Some(file) if result.is_ok() => {
                 self.memory = self.memory.saturating_sub(len as usize);
-                if self.spool.is_none() {
-                    let file = Arc::clone(&file);
-                    self.spool = Some(SpoolFile { file, end: len, outstanding: len });
+                match &mut self.spool {
+                    None => {
+                        let file = Arc::clone(&file);
+                        self.spool = Some(SpoolFile { file, end: len, outstanding: len });
+                    }
+                    // Another write has made a file, too; both are counted as one.
+                    Some(spool) if is_new => {
+                        spool.end += len;
+                        spool.outstanding += len;
+                    }
+                    Some(_) => {}
                 }
                 self.push_spooled(file, offset, len);
             }
             _ => {
                 self.spool_broken = true;
-                if let Some(spool) = &mut self.spool {
+                if let Some(spool) = self.spool.as_mut().filter(|_| !is_new) {
                     spool.outstanding -= len;
                 }
                 self.segments.append(&mut segments);
             }
         }
-        self.segments.append(&mut behind);
+        self.count();
         segments
     }
 
     fn push_spooled(&mut self, file: Arc<File>, offset: u64, len: u64) {
-        if let Some(Segment::Spool { offset: start, left, .. }) = self.segments.back_mut() {
-            if *start + *left == offset {
+        if let Some(Segment::Spool { file: last, offset: start, left }) = self.segments.back_mut() {
+            if *start + *left == offset && Arc::ptr_eq(last, &file) {
                 *left += len;
                 return;
             }
@@ -276,6 +382,22 @@ impl SendBuffer {
         if let Some(spool) = &mut self.spool {
             spool.outstanding = spool.outstanding.saturating_sub(spooled);
         }
+        if self.is_counted() {
+            self.count();
+        }
+    }
+
+    /// Whether it has much in memory that a file should take.
+    pub fn needs_relief(&self) -> bool {
+        self.memory >= COUNTED_BYTES_MIN
+            && self.held.as_ref().is_some_and(|held| held.budget().is_short())
+    }
+
+    /// Everything was sent: nothing is counted any more.
+    pub fn settle(&mut self) {
+        if self.is_counted() {
+            self.clear();
+        }
     }
 
     /// Forgets everything but the capacities.
@@ -284,7 +406,11 @@ impl SendBuffer {
         self.behind_spool = None;
         self.memory = 0;
         self.spool = None;
+        self.spooling = 0;
         self.spool_broken = false;
+        if self.is_counted() {
+            self.count();
+        }
     }
 
     /// Gives back the memory that an idle connection does not need.

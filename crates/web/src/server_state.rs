@@ -153,6 +153,7 @@ impl ServerState {
     pub fn before_sleep(&self) {
         self.flush_submitted();
         self.log.flush();
+        self.exchanges.budget.publish();
         self.exchanges.wake_ready(true);
     }
 

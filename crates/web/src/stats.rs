@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use serde::Serialize;
 
+use crate::budget::Budget;
+
 /// A snapshot of an engine's counters; totals count from its start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Stats {
@@ -37,6 +39,12 @@ pub struct Stats {
     pub tls_failures_total: u64,
     /// Connections whose handling panicked; each is a defect.
     pub panics_total: u64,
+    /// Bytes in memory of answers that clients do not take, and of bodies that they do not end.
+    pub held_bytes: u64,
+    /// Bytes of the same in files, and of whole bodies in files that the application still has.
+    pub spooled_bytes: u64,
+    /// Bodies and answers for which there was no room in memory and files.
+    pub no_room_total: u64,
 }
 
 /// The counters behind [`Stats`].
@@ -72,7 +80,8 @@ impl Counters {
     }
 
     /// The totals; connections and requests are counted elsewhere.
-    pub fn snapshot(&self, connections: usize, requests_total: u64) -> Stats {
+    pub fn snapshot(&self, connections: usize, requests_total: u64, budget: &Budget) -> Stats {
+        let (held_bytes, spooled_bytes, no_room_total) = budget.totals();
         let get = |counter: &AtomicU64| counter.load(Relaxed);
         Stats {
             connections,
@@ -90,6 +99,9 @@ impl Counters {
             tls_handshakes_total: get(&self.tls_handshakes),
             tls_failures_total: get(&self.tls_failures),
             panics_total: get(&self.panics),
+            held_bytes,
+            spooled_bytes,
+            no_room_total,
         }
     }
 }

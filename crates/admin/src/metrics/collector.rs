@@ -92,6 +92,10 @@ impl Scrape {
         let help = "Requests answered 503 because the queue was full or too old";
         let mut shed = metric(encoder, "requests_shed", MetricType::Counter, None, help)?;
         counter(&mut shed, &[], self.shed as f64)?;
+        let help =
+            "Bodies refused and answers cut because clients held all the room in memory and files";
+        let mut no_room = metric(encoder, "requests_no_room", MetricType::Counter, None, help)?;
+        counter(&mut no_room, &[], self.no_room as f64)?;
         let help = "Spans of traces that the collector took, or that were dropped";
         let mut spans = metric(encoder, "trace_spans", MetricType::Counter, None, help)?;
         for (result, count) in self.spans {
@@ -273,6 +277,12 @@ impl Scrape {
             ("running", None, "Requests, jobs and batches that threads run"),
             ("threads", None, "Threads of the pool"),
             ("queue_age", Some(&Unit::Seconds), "Age of the oldest request that waits"),
+            (
+                "held",
+                Some(&Unit::Bytes),
+                "Memory for answers that clients do not take and bodies that they do not end",
+            ),
+            ("spooled", Some(&Unit::Bytes), "The same in temporary files"),
         ];
         for (name, unit, help) in gauges {
             let mut one = metric(encoder, name, MetricType::Gauge, unit, help)?;

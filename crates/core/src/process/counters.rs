@@ -94,6 +94,8 @@ pub struct RequestCounters {
     pub queue_time: TimeHistogram,
     /// Requests that were answered 503 because the queue was full or too old. Several threads write it.
     pub shed: AtomicU64,
+    /// Bodies and answers for which there was no room. Several threads write it.
+    pub no_room: AtomicU64,
 }
 
 impl RequestCounters {

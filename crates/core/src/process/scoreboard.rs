@@ -22,7 +22,7 @@ use crate::shared_mapping::{Layout, SharedMapping};
 /// counters of four more elements are the names of what is counted: of jobs, topics, brokers and certificates.
 const LAYOUT: Layout = Layout {
     magic: *b"chatscor",
-    version: 7,
+    version: 8,
     element_bytes: size_of::<WorkerGauges>() + size_of::<WorkCounters>(),
 };
 /// Tables of names behind the slots.
@@ -75,6 +75,10 @@ pub struct WorkerGauges {
     pub accepted_at_ms: AtomicU64,
     /// 1 since a worker has used the slot: its counters may not be 0. It outlives the workers.
     pub counted: AtomicU32,
+    /// Bytes in memory of answers that clients do not take, and of bodies that they do not end.
+    pub held_bytes: AtomicU64,
+    /// Bytes of the same in files.
+    pub spooled_bytes: AtomicU64,
 }
 
 /// A worker's garbage collections, heap and allocator.
@@ -164,6 +168,8 @@ impl WorkerGauges {
             &self.accepted_at_ms,
             &self.jobs_heartbeat_ms,
             &self.jobs_lease_ms,
+            &self.held_bytes,
+            &self.spooled_bytes,
         ] {
             total.store(0, Relaxed);
         }
@@ -445,7 +451,7 @@ mod tests {
 
     /// Fails when a gauge was added, removed or moved: raise the version of [`LAYOUT`] then.
     #[test]
-    fn version_7_of_the_layout_is_this_one() {
+    fn version_8_of_the_layout_is_this_one() {
         let gauges = WorkerGauges::default();
         let start = &raw const gauges as usize;
         let at = |gauge: usize| gauge - start;
@@ -470,12 +476,17 @@ mod tests {
             at(&raw const gauges.groups_joined as usize),
             at(&raw const gauges.accepted_at_ms as usize),
             at(&raw const gauges.counted as usize),
+            at(&raw const gauges.held_bytes as usize),
+            at(&raw const gauges.spooled_bytes as usize),
         ];
-        assert_eq!((LAYOUT.version, size_of::<WorkerGauges>()), (7, 256));
-        assert_eq!((size_of::<WorkCounters>(), size_of::<WorkNames>()), (76_288, 40_064));
+        assert_eq!((LAYOUT.version, size_of::<WorkerGauges>()), (8, 256));
+        assert_eq!((size_of::<WorkCounters>(), size_of::<WorkNames>()), (76_416, 40_064));
         assert_eq!(
             places,
-            [0, 4, 8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 168, 176, 184, 188, 192, 200, 208]
+            [
+                0, 4, 8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 168, 176, 184, 188, 192, 200, 208,
+                216, 224
+            ]
         );
         let heap = gauges.heap.gauges().map(|(_, gauge)| at(gauge as *const AtomicU64 as usize));
         assert_eq!(heap, std::array::from_fn(|i| 72 + 8 * i));

@@ -13,6 +13,7 @@ use tokio::time::{sleep_until, Sleep};
 
 use crate::socket;
 
+use super::request::body_bytes_min;
 use super::tls_session::TlsSession;
 
 /// A non-blocking socket with a deadline.
@@ -26,8 +27,12 @@ pub(crate) struct ClientSocket {
     deadline: Option<Instant>,
     /// Data may have arrived that no event announces: read before waiting.
     unannounced: bool,
-    /// The socket has taken nothing since the write deadline was set.
-    blocked: bool,
+    /// Since when the socket takes nothing.
+    blocked_since: Option<Instant>,
+    /// How long it may be full until it has taken enough; `None`: as long as allowed.
+    blocked_left: Option<Duration>,
+    /// Bytes that it took meanwhile.
+    taken: u64,
     /// The peer has ended its side.
     ended: bool,
     /// Encrypts what is sent, and decrypts what arrives; none on a plain connection.
@@ -44,7 +49,9 @@ impl ClientSocket {
             armed: None,
             deadline: None,
             unannounced: true,
-            blocked: false,
+            blocked_since: None,
+            blocked_left: None,
+            taken: 0,
             ended: false,
             tls: None,
         })
@@ -83,10 +90,7 @@ impl ClientSocket {
                     ready!(self.poll_writable(cx))?;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                sent => {
-                    sent?;
-                    self.note_progress();
-                }
+                sent => sent?,
             }
         }
         Poll::Ready(Ok(()))
@@ -109,7 +113,10 @@ impl ClientSocket {
     /// Sends the encrypted output with one call.
     pub fn send_output(&mut self) -> io::Result<()> {
         let Self { tls, socket, .. } = self;
-        tls.as_mut().map_or(Ok(()), |session| session.send_output(socket.get_ref().as_fd()))
+        let Some(session) = tls else { return Ok(()) };
+        let len = session.send_output(socket.get_ref().as_fd())?;
+        self.note_progress(len as u64);
+        Ok(())
     }
 
     /// Ends the sending side. Of a TLS connection it first says so to the peer, unless a response was
@@ -283,13 +290,36 @@ impl ClientSocket {
         self.ended
     }
 
-    /// Called when the socket took nothing: it must take more within `time`.
+    /// Called when the socket took nothing: see [`ClientSocket::is_too_slow`].
     pub fn start_blocked(&mut self, time: Duration) {
-        if !self.blocked {
-            self.blocked = true;
-            self.set_timeout(time);
+        if self.blocked_since.is_none() {
+            self.start_clock(time);
         }
         self.clear_writable();
+    }
+
+    fn start_clock(&mut self, time: Duration) {
+        let now = Instant::now();
+        self.blocked_since = Some(now);
+        self.deadline = Some(now + *self.blocked_left.get_or_insert(time));
+    }
+
+    /// Whether the socket was full for `time` and has taken less than `rate` bytes for each second
+    /// of that; if not, the task is woken when that may be.
+    pub fn is_too_slow(&mut self, cx: &mut Context, time: Duration, rate: u64) -> bool {
+        while self.poll_expired(cx) {
+            if self.taken < body_bytes_min(rate, time) {
+                return true;
+            }
+            self.end_output();
+            self.start_clock(time);
+        }
+        false
+    }
+
+    /// All output was taken: the time of [`ClientSocket::is_too_slow`] begins anew with the next.
+    pub fn end_output(&mut self) {
+        (self.blocked_since, self.blocked_left, self.taken) = (None, None, 0);
     }
 
     /// Called when the socket took nothing.
@@ -300,8 +330,11 @@ impl ClientSocket {
     }
 
     /// Called when the socket took something.
-    pub fn note_progress(&mut self) {
-        self.blocked = false;
+    pub fn note_progress(&mut self, len: u64) {
+        self.taken += len;
+        if let Some(since) = self.blocked_since.take() {
+            self.blocked_left = self.blocked_left.map(|left| left.saturating_sub(since.elapsed()));
+        }
     }
 
     /// Waits until the socket takes more.

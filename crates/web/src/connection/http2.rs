@@ -3,6 +3,7 @@
 
 mod body;
 mod body_clock;
+mod handed;
 mod head;
 mod output;
 mod sent_frames;
@@ -19,12 +20,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use h2::server::{Builder, Connection as Frames, SendResponse};
 use h2::{Reason, RecvStream};
 use http::Request;
 use tokio::time::{sleep_until, Sleep};
 
+use crate::budget::ConnectionBudget;
 use crate::connection_registry::IdleMark;
 use crate::forwarded::Peer;
 use crate::limits::Limits;
@@ -34,6 +35,7 @@ use crate::tls::TlsPeer;
 use super::request_end::count_unread;
 use super::{Connection, ConnectionGuard};
 
+use handed::{Handed, HandedBytes};
 use stream::Http2Stream;
 use transport::Http2Transport;
 use waste::Waste;
@@ -68,6 +70,8 @@ struct Client {
     tls: Option<Arc<TlsPeer>>,
     waste: Arc<Waste>,
     window: Arc<ReceiveWindow>,
+    budget: Arc<ConnectionBudget>,
+    handed: Arc<Handed>,
     /// Requests under way.
     requests: Arc<AtomicUsize>,
     /// Bytes of their heads.
@@ -76,10 +80,13 @@ struct Client {
     connection: Waker,
 }
 
+/// None at the end of the connection.
+type Accepted = Option<Result<(Request<RecvStream>, SendResponse<HandedBytes>), h2::Error>>;
+
 /// One connection and its streams.
 struct Http2Connection<'a> {
     shared: Arc<ServerState>,
-    frames: Frames<Http2Transport<'a>, Bytes>,
+    frames: Frames<Http2Transport<'a>, HandedBytes>,
     client: Client,
     /// The receive window that the client knows, or will once it has sent less.
     window: u32,
@@ -102,12 +109,15 @@ impl Connection {
         if self.unread.is_empty() {
             shared.idles(&idle);
         }
+        let budget = ConnectionBudget::new(&shared.exchanges.budget, Some(self.waker.clone()));
         let client = Client {
             listener: self.listener,
             remote: Arc::clone(&self.remote),
             tls: self.tls.clone(),
             waste: Arc::new(Waste::new(shared.config.limits.http2_resets_max)),
             window: Arc::new(ReceiveWindow::new(self.waker.clone())),
+            handed: Handed::new(&budget),
+            budget,
             requests: Arc::default(),
             head_bytes: Arc::default(),
             connection: self.waker.clone(),
@@ -147,7 +157,7 @@ async fn shake_hands<'a>(
     shared: &ServerState,
     transport: Http2Transport<'a>,
     idle: &IdleMark,
-) -> Option<Frames<Http2Transport<'a>, Bytes>> {
+) -> Option<Frames<Http2Transport<'a>, HandedBytes>> {
     let since = Instant::now();
     let mut handshake = pin!(settings(shared).handshake(transport));
     let mut timer = pin!(sleep_until(since.into()));
@@ -209,7 +219,7 @@ impl Http2Connection<'_> {
             self.frames.set_target_window_size(window);
         }
         loop {
-            match self.frames.poll_accept(cx) {
+            match self.poll_accept(cx) {
                 Poll::Ready(Some(Ok((request, respond)))) => self.begin(request, respond),
                 Poll::Ready(end) => {
                     // Frames or headers that cannot be read, or are too many, belong to no stream.
@@ -227,6 +237,14 @@ impl Http2Connection<'_> {
                 Poll::Pending => return self.poll_idle(cx),
             }
         }
+    }
+
+    /// The next request. While the connection holds all the memory it may, none is taken.
+    fn poll_accept(&mut self, cx: &mut Context) -> Poll<Accepted> {
+        if self.client.budget.is_full() {
+            return self.frames.poll_closed(cx).map(|end| end.err().map(Err));
+        }
+        self.frames.poll_accept(cx)
     }
 
     /// The client has wasted too much. What it was promised is answered, unless it goes on.
@@ -247,7 +265,7 @@ impl Http2Connection<'_> {
         (Instant::now() > until).then_some(Reason::REFUSED_STREAM)
     }
 
-    fn begin(&mut self, request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
+    fn begin(&mut self, request: Request<RecvStream>, mut respond: SendResponse<HandedBytes>) {
         if let Some(reason) = self.refusal() {
             return respond.send_reset(reason);
         }

@@ -105,8 +105,10 @@ impl Connection {
     /// done here after the time that a response has.
     fn check_stalled(&mut self, state: &mut RelayState, cx: &mut Context) -> Result<usize, Broken> {
         if state.application.poll_hung_up(cx) {
-            self.socket.start_blocked(self.shared.config.timeouts.write);
-            if self.socket.poll_expired(cx) {
+            let time = self.shared.config.timeouts.write;
+            let rate = self.shared.exchanges.budget.limits().reply_rate_min;
+            self.socket.start_blocked(time);
+            if self.socket.is_too_slow(cx, time, rate) {
                 return Err(Broken);
             }
         }
@@ -119,6 +121,7 @@ impl Connection {
             Poll::Pending => return self.check_stalled(state, cx),
             Poll::Ready(flushed) => flushed.map_err(|_| Broken)?,
         }
+        self.socket.end_output();
         if state.application_ended {
             return Ok(0);
         }

@@ -177,6 +177,9 @@ impl Connection {
             poll_fn(|cx| Poll::Ready(self.poll_upload(cx))).await;
             return Ok(());
         }
+        let limits = &self.shared.config.limits;
+        reader =
+            reader.counted(framing, &self.budget, limits).map_err(|error| self.body_end(&error))?;
         if expects && self.unread.is_empty() {
             // A client that has sent some of its body did not wait for this.
             self.sending.push_back(Segment::Bytes { bytes: CONTINUE.to_vec(), at: 0 });
@@ -268,9 +271,13 @@ impl Connection {
                 ));
                 refuse_request(500, "The request's body could not be stored.")
             }
+            BodyError::NoRoom => self.unavailable(NO_ROOM),
         }
     }
 }
+
+/// The text of a 503 for a body.
+pub(super) const NO_ROOM: &str = "The server holds too much for its clients; try again.";
 
 /// Bytes of a request body that must arrive within `time`.
 pub(super) fn body_bytes_min(rate: u64, time: Duration) -> u64 {

@@ -140,7 +140,7 @@ impl Connection {
         self.unavailable("The request took too long; try again.")
     }
 
-    fn unavailable(&self, text: &'static str) -> Closing {
+    pub(super) fn unavailable(&self, text: &'static str) -> Closing {
         let retry_after_s = self.shared.config.retry_after_s;
         let response = ErrorResponse::new(503, text).retry_after(retry_after_s);
         Closing::Error { response, has_head: true }
@@ -160,6 +160,9 @@ impl Connection {
             self.unread = response.take_unread();
         }
         response.set_spare(std::mem::take(&mut self.recycled));
+        if response.settle() {
+            self.exchange.notify_capacity();
+        }
         drop(response);
         self.count_and_log(status, head_bytes);
         if keep_alive {

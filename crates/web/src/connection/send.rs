@@ -7,7 +7,8 @@ use std::os::fd::BorrowedFd;
 use std::task::{Context, Poll};
 
 use crate::disk;
-use crate::send_buffer::Segment;
+use crate::exchange::Exchange;
+use crate::send_buffer::{Segment, SpoolWrite};
 use crate::socket;
 use crate::stats::add;
 
@@ -28,6 +29,8 @@ enum Pause {
     AtEnd,
     /// The file at the front is not in memory.
     ForDisk,
+    /// Memory is short, so that this goes to a file.
+    ForRelief(SpoolWrite),
 }
 
 /// Bytes sent, as the send buffer counts them.
@@ -58,8 +61,14 @@ impl Connection {
     /// send buffer meanwhile.
     pub(super) async fn send(&mut self) -> Result<SentBytes, Closing> {
         let mut sent = SentBytes::default();
-        while let Pause::ForDisk = poll_fn(|cx| self.poll_send(cx, &mut sent)).await? {
-            self.send_from_disk(&mut sent).await?;
+        loop {
+            match poll_fn(|cx| self.poll_send(cx, &mut sent)).await? {
+                Pause::AtEnd => break,
+                Pause::ForDisk => self.send_from_disk(&mut sent).await?,
+                Pause::ForRelief(write) => {
+                    relieve(&self.exchange, &mut self.sending, write).await;
+                }
+            }
         }
         Ok(sent)
     }
@@ -78,6 +87,10 @@ impl Connection {
                     self.report_sent(sent);
                     // The application may wait for the body before it goes on.
                     self.poll_upload(cx);
+                    let relief = self.exchange.response().lock().begin_relief(&mut self.sending);
+                    if let Some(write) = relief.map_err(|_| Closing::Now)? {
+                        return Poll::Ready(Ok(Pause::ForRelief(write)));
+                    }
                     if !self.poll_send_again(cx)? {
                         return Poll::Pending;
                     }
@@ -94,11 +107,12 @@ impl Connection {
                 return Poll::Pending;
             }
         }
+        self.socket.end_output();
         Poll::Ready(Ok(Pause::AtEnd))
     }
 
     fn note_sent(&mut self, some: SentBytes, sent: &mut SentBytes) -> u64 {
-        self.socket.note_progress();
+        self.socket.note_progress(some.total());
         sent.add(some);
         self.sent += some.total();
         add(&self.shared.counters.sent_bytes, some.total());
@@ -177,8 +191,14 @@ impl Connection {
         match self.socket.poll_writable(cx) {
             Poll::Ready(Ok(())) => Ok(true),
             Poll::Ready(Err(_)) => Err(Closing::Now),
-            Poll::Pending if self.socket.poll_expired(cx) => Err(Closing::Now),
-            Poll::Pending => Ok(false),
+            Poll::Pending => {
+                let time = self.shared.config.timeouts.write;
+                let rate = self.shared.exchanges.budget.limits().reply_rate_min;
+                match self.socket.is_too_slow(cx, time, rate) {
+                    true => Err(Closing::Now),
+                    false => Ok(false),
+                }
+            }
         }
     }
 
@@ -192,6 +212,24 @@ impl Connection {
             self.exchange.notify_capacity();
         }
     }
+}
+
+/// Writes a part of `sending` to the response's temporary file, on a thread that may wait for the
+/// disk.
+pub(super) async fn relieve(
+    exchange: &Exchange,
+    sending: &mut VecDeque<Segment>,
+    mut write: SpoolWrite,
+) {
+    let write = tokio::task::spawn_blocking(move || {
+        write.run();
+        write
+    });
+    // The runtime ends before the thread is done only at a stop.
+    let Ok(write) = write.await else { return };
+    let rest = exchange.response().lock().end_relief(write, sending);
+    drop(rest);
+    exchange.notify_capacity();
 }
 
 /// Sends with one system call.

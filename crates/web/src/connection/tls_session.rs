@@ -111,12 +111,12 @@ impl TlsSession {
         self.rustls.wants_write()
     }
 
-    /// Sends encrypted output with one call.
-    pub fn send_output(&mut self, socket: BorrowedFd) -> io::Result<()> {
-        if self.has_output() {
-            self.rustls.write_tls(&mut RecordWriter(socket))?;
+    /// Sends encrypted output with one call; returns how many bytes.
+    pub fn send_output(&mut self, socket: BorrowedFd) -> io::Result<usize> {
+        match self.has_output() {
+            true => self.rustls.write_tls(&mut RecordWriter(socket)),
+            false => Ok(0),
         }
-        Ok(())
     }
 
     /// Encrypts bytes; returns how many were taken.

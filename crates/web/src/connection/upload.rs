@@ -174,6 +174,8 @@ fn cut(error: &BodyError) -> BodyCut {
     match error {
         BodyError::TooLarge => BodyCut("the request's body is too large"),
         BodyError::Chunk(error) => BodyCut(error.reason()),
-        BodyError::Spool(_) => BodyCut("the request's body could not be stored"),
+        BodyError::Spool(_) | BodyError::NoRoom => {
+            BodyCut("the request's body could not be stored")
+        }
     }
 }

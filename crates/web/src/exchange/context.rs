@@ -6,6 +6,7 @@ use std::task::Waker;
 
 use parking_lot::Mutex;
 
+use crate::budget::Budget;
 use crate::compression::Encoders;
 use crate::config::Config;
 use crate::exchange::Exchange;
@@ -16,6 +17,7 @@ use crate::stats::Counters;
 pub(crate) struct ExchangeContext {
     pub(super) config: Arc<Config>,
     pub(super) counters: Arc<Counters>,
+    pub budget: Arc<Budget>,
     /// `None`: answers are sent as they are.
     pub(super) encoders: Option<Arc<Encoders>>,
     draining: AtomicBool,
@@ -29,6 +31,7 @@ pub(crate) struct ExchangeContext {
 impl ExchangeContext {
     pub fn new(config: Arc<Config>, counters: Arc<Counters>) -> Self {
         Self {
+            budget: Arc::new(Budget::new(Arc::clone(&config))),
             encoders: config.compression.map(|settings| Arc::new(Encoders::new(settings))),
             config,
             counters,

@@ -13,6 +13,9 @@ use crate::pending_response::{Capacity, ClientGone, PendingResponse, ResponsePha
 use crate::response_head::{CompressionOffer, ResponseFraming};
 use crate::send_buffer::SpoolWrite;
 
+/// As long as a disk may take for one response.
+const RELIEF_WAIT: Duration = Duration::from_millis(100);
+
 impl Exchange {
     /// Begins a streamed response with its head.
     pub fn begin(self: &Arc<Self>, head: Vec<u8>, framing: ResponseFraming, keep_alive: bool) {
@@ -99,6 +102,26 @@ impl Exchange {
             response.end_wait();
             if timed_out {
                 return Ok(response.capacity(limits));
+            }
+        }
+    }
+
+    /// Whether whole responses wait as [`Exchange::wait_for_relief`] says.
+    pub fn is_short_of_memory(&self) -> bool {
+        self.context.budget.is_short()
+    }
+
+    /// Waits until the client or a file has taken this whole response, as long as the server has no
+    /// memory left for what clients do not take: else threads would produce faster than the disk
+    /// writes. A client that takes nothing is waited for at most 100 ms.
+    pub fn wait_for_relief(&self) {
+        let until = Instant::now() + RELIEF_WAIT;
+        let mut response = self.response.lock();
+        while response.needs_relief() && response.start_wait() {
+            let timed_out = self.capacity.wait_until(&mut response, until).timed_out();
+            response.end_wait();
+            if timed_out {
+                return;
             }
         }
     }

@@ -1,9 +1,15 @@
 //! The transitions of a response, and when the IO thread is woken.
 
 use super::*;
+use crate::budget::Budget;
+use crate::config::Config;
 
 fn limits() -> Limits {
     Limits::for_tests()
+}
+
+fn unbounded() -> Arc<ConnectionBudget> {
+    ConnectionBudget::new(&Arc::new(Budget::new(Arc::new(Config::for_tests(Vec::new())))), None)
 }
 
 /// The bytes the IO thread would send now.
@@ -21,7 +27,7 @@ fn sendable(response: &mut PendingResponse, gather: bool) -> Vec<u8> {
 }
 
 fn streaming(framing: ResponseFraming) -> PendingResponse {
-    let mut response = PendingResponse::new(-1);
+    let mut response = PendingResponse::new(-1, &unbounded());
     response.begin(b"HEAD|".to_vec(), framing, true);
     response
 }
@@ -100,7 +106,7 @@ fn small_output_is_gathered_and_large_output_is_not() {
 
 #[test]
 fn each_phase_allows_only_its_transitions() {
-    let fresh = || PendingResponse::new(-1);
+    let fresh = || PendingResponse::new(-1, &unbounded());
     let phase = |mut response: PendingResponse, event: &str| {
         match event {
             "complete" => response.complete(Vec::new(), 0, None, true),

@@ -175,7 +175,7 @@ pub fn body_bytes(body: &RequestBody) -> Vec<u8> {
     match body {
         RequestBody::Empty | RequestBody::Streamed(_) => Vec::new(),
         RequestBody::Memory(bytes) => bytes.clone(),
-        RequestBody::Spooled { file, len } => {
+        RequestBody::Spooled { file, len, .. } => {
             let mut bytes = vec![0; *len as usize];
             file.read_exact_at(&mut bytes, 0).unwrap();
             bytes

@@ -178,7 +178,12 @@ impl Request {
             return Ok(false);
         };
         drop(rb_self.exchange.take());
+        let waits = total >= PIN_BYTES_MIN && exchange.is_short_of_memory();
+        let waiting = waits.then(|| Arc::clone(&exchange));
         send_parts(exchange, head, body, total);
+        if let Some(exchange) = waiting {
+            without_gvl(|| exchange.wait_for_relief(), &|| exchange.interrupt());
+        }
         Ok(true)
     }
 

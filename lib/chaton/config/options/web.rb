@@ -89,7 +89,8 @@ module Chaton
                   "A request's body that is not complete after this time, and then each time it has passed again, " \
                   "must have brought body_rate_min bytes a second meanwhile; else it is answered 408."),
         Option.in(:web, :write_timeout_s, :timeouts, TIME, 30.0,
-                  "Time without a byte taken by the client while an answer is sent."),
+                  "Time that a client may let an answer wait. Each time it has passed, the client must have taken " \
+                  "240 bytes a second meanwhile; else it is cut off."),
         Option.in(:web, :idle_timeout_s, :timeouts, TIME, 60.0, "Time of a kept-alive connection without a request.",
                   puma: %i[persistent_timeout]),
         Option.in(:web, :drain_idle_s, :timeouts, Types::Number.new(0.0..3600.0, unit: "seconds"), 1.0,

@@ -11,6 +11,7 @@ use crate::error_response::ErrorResponse;
 use crate::head::BodyFraming;
 use crate::request_body::{BodyError, BodyReader};
 
+use super::super::request::NO_ROOM;
 use super::body_clock::BodyClock;
 use super::stream::{Http2Stream, StreamEnd};
 use super::window::BodyWindow;
@@ -46,7 +47,10 @@ impl Http2Stream {
         if expects {
             self.send_continue();
         }
-        let mut reader = BodyReader::until_end();
+        let limits = &self.shared.config.limits;
+        let mut reader = BodyReader::until_end()
+            .counted(framing, &self.client.budget, limits)
+            .map_err(|error| self.body_end(&error))?;
         let mut clock = self.body_clock();
         loop {
             let part = poll_fn(|cx| self.poll_part(cx, &mut body, &mut clock)).await?;
@@ -56,7 +60,8 @@ impl Http2Stream {
                 // The client may send as much again. It fails only on a stream that has ended.
                 let _ = body.flow_control().release_capacity(bytes.len());
             }
-            if reader.must_write(is_last, &self.shared.config.limits) {
+            let is_whole = is_last || body.is_end_stream();
+            if reader.must_write(is_whole, &self.shared.config.limits) {
                 reader = self.write_body(reader).await?;
             }
             if is_last {
@@ -118,6 +123,11 @@ impl Http2Stream {
                     self.exchange.describe()
                 ));
                 refuse(500, "The request's body could not be stored.")
+            }
+            BodyError::NoRoom => {
+                let retry_after_s = self.shared.config.retry_after_s;
+                let response = ErrorResponse::new(503, NO_ROOM).retry_after(retry_after_s);
+                StreamEnd::Refused { response, has_head: true }
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Sending a response: its head, then its segments as the client takes them.
 
 use std::future::poll_fn;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -9,7 +10,8 @@ use http::StatusCode;
 use crate::disk;
 use crate::send_buffer::Segment;
 
-use super::super::send::{advance, SentBytes};
+use super::super::request::body_bytes_min;
+use super::super::send::{advance, relieve, SentBytes};
 use super::head;
 use super::stream::{Http2Stream, StreamEnd};
 
@@ -29,6 +31,7 @@ impl Http2Stream {
             self.send_some(room, last, &mut sent).await?;
             self.report_sent(&mut sent);
         }
+        self.taken = None;
         if last {
             self.end_body()?;
         }
@@ -79,10 +82,13 @@ impl Http2Stream {
         let body = self.body.as_mut().ok_or(StreamEnd::Cut)?;
         body.reserve_capacity(wanted);
         let room = body.capacity();
-        if room > 0 {
+        if room > 0 && self.client.handed.has_room() {
             return Ok(room.min(wanted));
         }
-        self.set_timeout(self.shared.config.timeouts.write);
+        let relief = self.exchange.response().lock().begin_relief(&mut self.sending);
+        if let Some(write) = relief.map_err(|_| StreamEnd::Cut)? {
+            relieve(&self.exchange, &mut self.sending, write).await;
+        }
         poll_fn(|cx| self.poll_capacity(cx)).await.map(|room| room.min(wanted))
     }
 
@@ -91,13 +97,48 @@ impl Http2Stream {
             // The application may wait for the body before it goes on.
             self.poll_upload(cx);
             let Some(body) = &mut self.body else { return Poll::Ready(Err(StreamEnd::Cut)) };
-            match body.poll_capacity(cx) {
+            let room = match body.capacity() {
+                0 => body.poll_capacity(cx),
+                room => Poll::Ready(Some(Ok(room))),
+            };
+            match room {
                 Poll::Ready(Some(Ok(0))) => {}
-                Poll::Ready(Some(Ok(room))) => return Poll::Ready(Ok(room)),
+                Poll::Ready(Some(Ok(room))) if self.client.handed.poll_room(cx).is_ready() => {
+                    return Poll::Ready(Ok(room));
+                }
+                // The socket is full, which has a clock of its own.
+                Poll::Ready(Some(Ok(_))) if !self.is_reset(cx) => {
+                    self.taken = None;
+                    return Poll::Pending;
+                }
                 Poll::Ready(_) => return Poll::Ready(Err(StreamEnd::Gone)),
-                Poll::Pending if self.poll_expired(cx) => return Poll::Ready(Err(StreamEnd::Cut)),
+                Poll::Pending if self.is_too_slow(cx) => return Poll::Ready(Err(StreamEnd::Cut)),
                 Poll::Pending => return Poll::Pending,
             }
+        }
+    }
+
+    /// Whether the client takes too little while the response waits for its windows; if not, the
+    /// task is woken when that may be. All its streams together have the rate of one connection.
+    fn is_too_slow(&mut self, cx: &mut Context) -> bool {
+        let time = self.shared.config.timeouts.write;
+        let rate = self.shared.exchanges.budget.limits().reply_rate_min;
+        loop {
+            let taken = match self.taken {
+                Some(taken) => taken,
+                None => {
+                    self.set_timeout(time);
+                    *self.taken.insert(0)
+                }
+            };
+            if !self.poll_expired(cx) {
+                return false;
+            }
+            let streams = self.client.requests.load(Relaxed).max(1) as u64;
+            if taken < (body_bytes_min(rate, time) / streams).max(1) {
+                return true;
+            }
+            self.taken = None;
         }
     }
 
@@ -130,13 +171,16 @@ impl Http2Stream {
             None => return Ok(()),
         };
         self.sent += bytes.len() as u64;
+        self.taken = self.taken.map(|taken| taken + bytes.len() as u64);
         let is_end = last && self.left_of_first().is_none() && !self.is_cut();
         self.has_ended = is_end;
+        let handed = &self.client.handed;
         let body = self.body.as_mut().ok_or(StreamEnd::Cut)?;
         while bytes.len() > DATA_BYTES_MAX {
-            body.send_data(bytes.split_to(DATA_BYTES_MAX), false).map_err(|_| StreamEnd::Gone)?;
+            let frame = handed.hand_over(bytes.split_to(DATA_BYTES_MAX));
+            body.send_data(frame, false).map_err(|_| StreamEnd::Gone)?;
         }
-        body.send_data(bytes, is_end).map_err(|_| StreamEnd::Gone)
+        body.send_data(handed.hand_over(bytes), is_end).map_err(|_| StreamEnd::Gone)
     }
 
     /// Ends a body of which everything is sent. One that was cut off ends with an error.
@@ -146,7 +190,8 @@ impl Http2Stream {
         }
         if !std::mem::replace(&mut self.has_ended, true) {
             let body = self.body.as_mut().ok_or(StreamEnd::Cut)?;
-            body.send_data(Bytes::new(), true).map_err(|_| StreamEnd::Gone)?;
+            body.send_data(self.client.handed.hand_over(Bytes::new()), true)
+                .map_err(|_| StreamEnd::Gone)?;
         }
         Ok(())
     }

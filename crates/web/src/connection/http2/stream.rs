@@ -14,6 +14,7 @@ use h2::{Reason, RecvStream, SendStream};
 use http::{Request, Response, StatusCode};
 use tokio::time::{sleep_until, Sleep};
 
+use crate::budget::BudgetShare;
 use crate::error_response::ErrorResponse;
 use crate::exchange::Exchange;
 use crate::pending_response::NextOutput;
@@ -23,12 +24,16 @@ use crate::stats::add;
 
 use super::super::request_end::{RequestEnd, CLIENT_LEFT};
 use super::super::send::SentBytes;
+use super::handed::HandedBytes;
 use super::upload::Http2Upload;
 use super::{head, Client};
 
 /// Bytes of the heads of a connection's requests under way. A hundred requests with 10 KiB of cookies
 /// each, more than browsers make, fit in; one head may be larger (`header_bytes_max`).
 const HEADS_BYTES_MAX: usize = 1 << 20;
+
+/// A larger head is counted: most are smaller than the rest of a stream.
+const HEAD_BYTES_MAX: usize = 4 * 1024;
 
 /// How a stream ends early.
 pub(super) enum StreamEnd {
@@ -47,21 +52,25 @@ pub(super) enum StreamEnd {
 pub(super) struct Http2Stream {
     pub shared: Arc<ServerState>,
     pub exchange: Arc<Exchange>,
-    pub respond: SendResponse<Bytes>,
+    pub respond: SendResponse<HandedBytes>,
     /// Takes the response's body, once its head is sent.
-    pub body: Option<SendStream<Bytes>>,
+    pub body: Option<SendStream<HandedBytes>>,
     /// The end of the body is sent.
     pub has_ended: bool,
     pub upload: Option<Http2Upload>,
-    /// Output that the connection has not taken yet.
+    /// HandedBytes that the connection has not taken yet.
     pub sending: VecDeque<Segment>,
     pub recycled: Vec<u8>,
     pub waker: Waker,
     pub client: Client,
+    /// Counts a large head.
+    head: BudgetShare,
     key: usize,
     since: Instant,
     timer: Option<Pin<Box<Sleep>>>,
     deadline: Option<Instant>,
+    /// Bytes that the client has taken since it has let the response wait.
+    pub taken: Option<u64>,
     dispatched: bool,
     /// Bytes of the request's head.
     head_bytes: usize,
@@ -73,7 +82,7 @@ impl Http2Stream {
     pub fn new(
         shared: Arc<ServerState>,
         client: Client,
-        respond: SendResponse<Bytes>,
+        respond: SendResponse<HandedBytes>,
         waker: Waker,
     ) -> Self {
         client.requests.fetch_add(1, Relaxed);
@@ -81,7 +90,8 @@ impl Http2Stream {
         let context = Arc::clone(&shared.exchanges);
         let (remote, tls) = (Arc::clone(&client.remote), client.tls.clone());
         // A stream has no socket that the application could take.
-        let exchange = Arc::new(Exchange::new(context, -1, client.listener, remote, tls));
+        let exchange =
+            Arc::new(Exchange::new(context, -1, client.listener, remote, tls, &client.budget));
         Self {
             shared,
             exchange,
@@ -92,11 +102,13 @@ impl Http2Stream {
             sending: VecDeque::new(),
             recycled: Vec::new(),
             waker,
+            head: BudgetShare::new(&client.budget),
             client,
             key,
             since: Instant::now(),
             timer: None,
             deadline: None,
+            taken: None,
             dispatched: false,
             head_bytes: 0,
             sent: 0,
@@ -140,6 +152,9 @@ impl Http2Stream {
     /// Counts the head among those of the connection.
     fn hold_head(&mut self) -> Result<(), StreamEnd> {
         self.head_bytes = self.exchange.head().bytes.len();
+        if self.head_bytes > HEAD_BYTES_MAX {
+            self.head.set(self.head_bytes, 0);
+        }
         let others = self.client.head_bytes.fetch_add(self.head_bytes, Relaxed);
         let is_room = others == 0 || others + self.head_bytes <= HEADS_BYTES_MAX;
         is_room.then_some(()).ok_or(StreamEnd::NoRoom)
@@ -248,7 +263,7 @@ impl Http2Stream {
     }
 
     /// Whether the client has given up the stream, or the connection has ended.
-    fn is_reset(&mut self, cx: &mut Context) -> bool {
+    pub fn is_reset(&mut self, cx: &mut Context) -> bool {
         match &mut self.body {
             Some(body) => body.poll_reset(cx).is_ready(),
             None => self.respond.poll_reset(cx).is_ready(),
@@ -328,7 +343,7 @@ impl Http2Stream {
         let Some((response, len)) = head::take_response(text) else { return };
         let bytes = Bytes::copy_from_slice(&text[len..]);
         if let Ok(mut body) = self.respond.send_response(response, false) {
-            let _ = body.send_data(bytes, true);
+            let _ = body.send_data(self.client.handed.hand_over(bytes), true);
         }
     }
 

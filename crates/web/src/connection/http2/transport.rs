@@ -30,6 +30,7 @@ pub(super) struct Http2Transport<'a> {
     /// The socket must take something within this time. The application cannot be told of a client
     /// that reads nothing: its answers may wait for the socket behind those of other streams.
     write_timeout: Duration,
+    reply_rate_min: u64,
     frames: SentFrames,
     /// Gets the status of each request that the crate refuses by itself.
     refused: &'a (dyn Fn(u16) + Sync),
@@ -45,8 +46,19 @@ impl<'a> Http2Transport<'a> {
         refused: &'a (dyn Fn(u16) + Sync),
     ) -> Self {
         let write_timeout = shared.config.timeouts.write;
+        let reply_rate_min = shared.exchanges.budget.limits().reply_rate_min;
         let (counters, frames) = (&*shared.counters, SentFrames::default());
-        Self { socket, waste, end_turn, first, counters, write_timeout, frames, refused }
+        Self {
+            socket,
+            waste,
+            end_turn,
+            first,
+            counters,
+            write_timeout,
+            reply_rate_min,
+            frames,
+            refused,
+        }
     }
 
     /// Writes with one call; without TLS to the socket, else to the session, which holds the bytes
@@ -69,7 +81,7 @@ impl<'a> Http2Transport<'a> {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Poll::Ready(Err(error)),
                 Ok(len) => {
-                    self.socket.note_progress();
+                    self.socket.note_progress(len as u64);
                     add(&self.counters.sent_bytes, len as u64);
                     // What the socket does not take now goes with the next flush.
                     if let Poll::Ready(flushed) = self.poll_flushed(cx) {
@@ -95,7 +107,7 @@ impl Http2Transport<'_> {
 
     /// Ready with an error when the socket has taken nothing for too long.
     fn poll_blocked(&mut self, cx: &mut Context) -> Poll<io::Result<usize>> {
-        match self.socket.poll_expired(cx) {
+        match self.socket.is_too_slow(cx, self.write_timeout, self.reply_rate_min) {
             true => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             false => Poll::Pending,
         }
@@ -160,7 +172,9 @@ impl AsyncWrite for Http2Transport<'_> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context) -> Poll<io::Result<()>> {
-        self.poll_flushed(cx)
+        ready!(self.poll_flushed(cx))?;
+        self.socket.end_output();
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context) -> Poll<io::Result<()>> {
@@ -198,6 +212,7 @@ mod tests {
                 first: Vec::new(),
                 counters: &counters,
                 write_timeout: Duration::from_secs(60),
+                reply_rate_min: 0,
                 frames: SentFrames::default(),
                 refused: &|_| {},
             };
