@@ -74,6 +74,14 @@ class RawClient
     @buffer[-[bytes, @buffer.size].min..]
   end
 
+  # @return [String] the next bytes, as many as these
+  def take(bytes)
+    while @buffer.bytesize < bytes
+      fill or raise EOFError, "the server closed the connection #{bytes - @buffer.bytesize} bytes too early"
+    end
+    @buffer.slice!(0, bytes)
+  end
+
   # Waits until the server closes the connection.
   #
   # @return [Boolean] whether no more bytes came
@@ -133,13 +141,6 @@ class RawClient
       fill or raise EOFError, "the server closed the connection after #{@buffer[0, 200].inspect}"
     end
     @buffer.slice!(0, at + mark.size).delete_suffix(mark)
-  end
-
-  def take(bytes)
-    while @buffer.bytesize < bytes
-      fill or raise EOFError, "the server closed the connection #{bytes - @buffer.bytesize} bytes too early"
-    end
-    @buffer.slice!(0, bytes)
   end
 
   # Of an encrypted connection bytes may have arrived and be decrypted already.

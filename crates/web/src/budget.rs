@@ -11,10 +11,12 @@ use crate::config::Config;
 /// A file of the spool counts as at least so much, however many descriptors the process may have.
 const FILE_BYTES_MIN: u64 = 64 * 1024;
 /// The part of the process's descriptors that files of the spool may take, as 1/n: the rest is for
-/// connections and the application.
-const DESCRIPTORS_PART: u64 = 4;
-/// What a stream costs while it waits for its client, beside its bytes (measured: 3 to 6 KB).
-const STREAM_BYTES: u64 = 4 * 1024;
+/// connections, which have three quarters, and the application.
+const DESCRIPTORS_PART: u64 = 8;
+/// What a stream costs while it waits for its client, beside its bytes (measured: 5.5 KB).
+const STREAM_BYTES: u64 = 6 * 1024;
+/// Less than this stays in memory: a file would not save much more than it costs.
+pub(crate) const SPOOLED_BYTES_MIN: usize = 16 * 1024;
 
 /// The bounds of the budget. They are no settings: they only have to be smaller than the machine.
 #[derive(Clone, Copy, Debug)]
@@ -23,8 +25,8 @@ pub struct BudgetLimits {
     /// taken, and its answers and bodies go to files. A browser's whole page fits several times;
     /// 12 hostile connections fill the worker's share.
     pub connection_memory_bytes_max: u64,
-    /// Bytes in memory for all connections; above it answers and bodies go to files at once. With
-    /// what threads produce and disks write meanwhile it is 256 MiB (measured with answers of 1 MB).
+    /// Bytes in memory for all connections. From three quarters on answers and bodies go to files at
+    /// once: the rest is for what disks write and threads produce meanwhile, and for small ones.
     pub memory_bytes_max: u64,
     /// Bytes in files for all connections, or four of the largest allowed body if that is more.
     /// A connection may have as much as is left free ("dynamic thresholds", Choudhury and Hahne
@@ -39,7 +41,7 @@ impl Default for BudgetLimits {
     fn default() -> Self {
         Self {
             connection_memory_bytes_max: 16 << 20,
-            memory_bytes_max: 192 << 20,
+            memory_bytes_max: 256 << 20,
             spool_bytes_max: 4 << 30,
             reply_rate_min: 240,
         }
@@ -90,8 +92,13 @@ impl Budget {
         }
     }
 
-    /// Whether memory is used up.
+    /// Whether answers and bodies should go to files.
     pub fn is_short(&self) -> bool {
+        self.memory.load(Relaxed) >= self.limits.memory_bytes_max / 4 * 3
+    }
+
+    /// Whether memory is used up, so that small ones have no room either.
+    pub fn is_full(&self) -> bool {
         self.memory.load(Relaxed) >= self.limits.memory_bytes_max
     }
 }

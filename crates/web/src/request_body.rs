@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use crate::budget::{BudgetShare, ConnectionBudget};
+use crate::budget::{BudgetShare, ConnectionBudget, SPOOLED_BYTES_MIN};
 use crate::chunked::{ChunkError, ChunkedDecoder};
 use crate::head::BodyFraming;
 use crate::limits::Limits;
@@ -169,9 +169,11 @@ impl BodyReader {
     /// Whether what it holds in memory is to be written before it takes more, or before
     /// the `complete` body is used.
     pub fn must_write(&self, complete: bool, limits: &Limits) -> bool {
-        let is_short = || self.held.as_ref().is_some_and(|held| held.budget().is_short());
+        let budget = self.held.as_ref().map(BudgetShare::budget).filter(|_| !complete);
         let staged_max = match &self.file {
-            _ if !complete && is_short() => 0,
+            None if budget.is_some_and(|budget| budget.worker.is_full()) => 0,
+            None if budget.is_some_and(|budget| budget.is_short()) => SPOOLED_BYTES_MIN - 1,
+            Some(_) if budget.is_some_and(|budget| budget.is_short()) => 0,
             None => usize::MAX,
             Some(_) if complete => 0,
             Some(_) => STAGED_BYTES_MAX,
@@ -181,7 +183,12 @@ impl BodyReader {
 
     /// Moves what it holds in memory to the file. Blocks as long as the disk takes.
     pub fn write(&mut self) -> Result<(), BodyError> {
-        let fits = |held: &BudgetShare| held.budget().can_spool(self.memory.len() as u64);
+        let is_small = self.file.is_none() && self.memory.len() < SPOOLED_BYTES_MIN;
+        let fits = |held: &BudgetShare| {
+            let budget = held.budget();
+            let room = budget.can_spool(self.memory.len() as u64);
+            room && !(is_small && budget.worker.is_full())
+        };
         if !self.held.as_ref().is_none_or(fits) {
             self.held.iter().for_each(|held| held.budget().worker.count_refused());
             return Err(BodyError::NoRoom);

@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use crate::body_part::BodyPart;
-use crate::budget::{BudgetShare, ConnectionBudget, NoRoom};
+use crate::budget::{BudgetShare, ConnectionBudget, NoRoom, SPOOLED_BYTES_MIN};
 use crate::limits::Limits;
 
 /// Gathered writes end a segment at this size; a larger one would be copied
@@ -271,10 +271,12 @@ impl SendBuffer {
         let unsent = sending.iter().rev().map_while(Segment::unsent_memory);
         let (count, len) =
             unsent.fold((0, 0), |(count, len), bytes| (count + 1, len + bytes.len() as u64));
-        if len == 0 || !held.budget().is_short() {
+        let is_small = len < SPOOLED_BYTES_MIN as u64;
+        let stays = is_small && !held.budget().worker.is_full();
+        if len == 0 || stays || !held.budget().is_short() {
             return Ok(None);
         }
-        if self.spool_broken || !held.budget().can_spool(len) {
+        if is_small || self.spool_broken || !held.budget().can_spool(len) {
             held.budget().worker.count_refused();
             return Err(NoRoom);
         }

@@ -14,7 +14,7 @@ use crate::response_head::{CompressionOffer, ResponseFraming};
 use crate::send_buffer::SpoolWrite;
 
 /// As long as a disk may take for one response.
-const RELIEF_WAIT: Duration = Duration::from_millis(100);
+const RELIEF_WAIT: Duration = Duration::from_secs(1);
 
 impl Exchange {
     /// Begins a streamed response with its head.
@@ -113,7 +113,7 @@ impl Exchange {
 
     /// Waits until the client or a file has taken this whole response, as long as the server has no
     /// memory left for what clients do not take: else threads would produce faster than the disk
-    /// writes. A client that takes nothing is waited for at most 100 ms.
+    /// writes. It waits a second at most.
     pub fn wait_for_relief(&self) {
         let until = Instant::now() + RELIEF_WAIT;
         let mut response = self.response.lock();
