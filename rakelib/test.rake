@@ -22,7 +22,9 @@ TEST_FILES = {
   "stress" => -> { each_file("test/boundary/**/*_test.rb") }
 }.freeze
 TEST_PARTS = ["cargo", *TEST_FILES.keys].freeze
-TEST_NAMES = TestNames.new(TEST_PARTS)
+# Only run when asked for: all cases of a test that otherwise takes some, for up to an hour.
+CROSSINGS = "crossings"
+TEST_NAMES = TestNames.new([*TEST_PARTS, CROSSINGS])
 # One broker serves all of these.
 KAFKA_PARTS = %w[cargo streams].freeze
 # These compute all the time and give way to tests that watch the clock.
@@ -40,18 +42,21 @@ def each_file(glob) = Dir[glob].zip
 def ruby_tests(name)
   file = TEST_NAMES.file(name)
   return test_processes("some #{TEST_NAMES.part_of(name)}", [[file]], TEST_NAMES.part_of(name)) if file
+  return test_processes(name, [["test/integration/web/crossings_test.rb"]], name) if name == CROSSINGS
   test_processes(name, TEST_FILES.fetch(name).call, name)
 end
 
 def test_processes(title, files_of_each, part)
   env = {}
+  env["CROSSINGS"] = "all" if part == CROSSINGS
   env["CHATON_GC_STRESS"] = "1" if part == "stress"
   env["CHATON_TEST_KAFKA"] = KafkaBroker.shared.address if KAFKA_PARTS.include?(part)
   files_of_each.map do |files|
     label = files.one? ? files.first.delete_prefix("test/").delete_suffix("_test.rb") : "#{files.size} files"
     command = ["ruby", "-w", "-Ilib", "-Itest", "-e", "ARGV.shift.to_i.times { require File.expand_path(ARGV.shift) }",
                files.size.to_s, *files.sort, "--verbose"]
-    TestProcess.new(title, label, command, env: env, nice: NICE.fetch(part, 0), alone: ALONE.include?(label))
+    TestProcess.new(title, label, command, env: env, nice: NICE.fetch(part, 0), alone: ALONE.include?(label),
+                                           time_limit_s: part == CROSSINGS ? 3600 : 900)
   end
 end
 
