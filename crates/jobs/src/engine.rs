@@ -37,7 +37,6 @@ use chaton_core::engine::{self, Feed, Released};
 use chaton_core::work::Work;
 use fastrand::Rng;
 use fetcher::Fetcher;
-use job::JobOwner;
 use maintenance::Maintenance;
 use owner_identity::OwnerIdentity;
 use state::EngineState;

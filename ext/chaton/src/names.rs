@@ -1,24 +1,23 @@
 //! Names of classes and queues, which repeat with every job: each becomes a frozen Ruby
 //! String once.
 
-use std::collections::HashMap;
-
 use magnus::rb_sys::FromRawValue;
 use magnus::Value;
 use parking_lot::Mutex;
 use rb_sys::VALUE;
+use rustc_hash::FxHashMap;
 
 use crate::web::header_keys::for_good;
 
 /// Names that are kept for good; documents could contain any number of them.
 const NAMES_MAX: usize = 1_000;
 
-static NAMES: Mutex<Option<HashMap<Box<str>, VALUE>>> = Mutex::new(None);
+static NAMES: Mutex<Option<FxHashMap<Box<str>, VALUE>>> = Mutex::new(None);
 
 /// The name as a frozen, interned String. Call with the GVL.
 pub fn name(text: &str) -> Value {
     let mut names = NAMES.lock();
-    let names = names.get_or_insert_with(HashMap::new);
+    let names = names.get_or_insert_with(FxHashMap::default);
     let known = names.get(text).copied();
     let value = known.unwrap_or_else(|| {
         let value = interned(text);

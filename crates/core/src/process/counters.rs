@@ -4,10 +4,10 @@
 //! counting, so that the sum over all rows never falls. The buckets of a histogram and its sum are
 //! separate atomics; a reader may see one without the other for a moment.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
+use rustc_hash::FxHashMap;
 
 use crate::atomic_text::AtomicText;
 use crate::work::Role;
@@ -25,8 +25,8 @@ const BUCKETS: usize = 14;
 pub const BOUNDS_S: [f64; BUCKETS] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0];
 
-/// Adds to a counter that only one thread writes, without a locked instruction.
-fn add(counter: &AtomicU64, n: u64) {
+/// Adds to a counter that only one thread writes at a time, without a locked instruction.
+pub fn add(counter: &AtomicU64, n: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
 }
 
@@ -50,7 +50,7 @@ impl TimeHistogram {
         self.sum_ns.fetch_add(ns, Ordering::Relaxed);
     }
 
-    /// Adds a time, where only one thread of one process ever does.
+    /// Adds a time, where only one thread does at a time.
     pub fn add_alone(&self, ns: u64) {
         add(&self.buckets[Self::bucket(ns)], 1);
         add(&self.sum_ns, ns);
@@ -107,7 +107,7 @@ impl RequestCounters {
     }
 }
 
-/// Jobs of one class and queue.
+/// Jobs of one class and queue. Written with the lock of the jobs engine.
 #[repr(C)]
 #[derive(Default)]
 pub struct ClassCounters {
@@ -255,7 +255,7 @@ type QueueEntries = Vec<(Box<str>, usize)>;
 #[derive(Default)]
 pub struct NameCache {
     /// By class, each queue with its entry; as written, not cut.
-    known: RwLock<HashMap<Box<str>, QueueEntries>>,
+    known: RwLock<FxHashMap<Box<str>, QueueEntries>>,
     /// All entries are taken, and known: no further name gets one.
     full: AtomicBool,
     entering: Mutex<()>,
@@ -264,6 +264,10 @@ pub struct NameCache {
 impl NameCache {
     /// The entry of a class and queue.
     pub fn index(&self, names: &WorkNames, class: &str, queue: &str) -> usize {
+        // Almost all names are known as they are.
+        if let Some(index) = self.known(class, queue) {
+            return index;
+        }
         let (class, queue) = (cut(class), cut(queue));
         if let Some(index) = self.find(class, queue) {
             return index;

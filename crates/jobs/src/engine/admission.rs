@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use chaton_core::clock;
 
-use super::job::{Job, JobOwner};
+use super::job::Job;
 use super::orphans;
 use super::state::EngineState;
 use crate::document::{Document, Malformed};

@@ -9,7 +9,6 @@ use chaton_core::clock;
 use parking_lot::MutexGuard;
 
 use super::admission::{Admission, SUSPECT_WAIT};
-use super::job::JobOwner;
 use super::job_log::JobLogLines;
 use super::queue_order::QueueOrder;
 use super::reconcile::reconcile;

@@ -17,14 +17,11 @@ const DUE_AGAIN_S: f64 = 0.5;
 /// What a job needs of the engine that claimed it. The engine's state holds
 /// its jobs; with this trait they need not import it.
 pub(super) trait JobOwner: Send + Sync {
-    /// Whether the engine's lease is valid, so that its claims are still its own.
-    fn holds_lease(&self) -> bool;
+    /// Now (ns since boot), while the engine's lease is valid, so that its claims are still its own.
+    fn leased_at_ns(&self) -> Option<u64>;
 
-    /// Seconds since 1970, up to a heartbeat old.
-    fn coarse_now_s(&self) -> u64;
-
-    /// Now, by the store's clock (s since 1970).
-    fn now_s(&self) -> f64;
+    /// A time (ns since boot) by the store's clock (s since 1970).
+    fn store_s(&self, boot_ns: u64) -> f64;
 
     /// A thread started the job. `unlock`: a lock (key, jid) that ends here.
     fn job_started(&self, unlock: Option<(String, String)>);
@@ -35,8 +32,17 @@ pub(super) trait JobOwner: Send + Sync {
     /// A job failed; whether that gets a line in the log.
     fn job_failed(&self) -> bool;
 
-    /// A job ended. `ran_ns`: how long it ran; `None`: it was not started.
-    fn job_ended(&self, ack: Ack, ran_ns: Option<u64>);
+    /// A job ended. `run`: when it did; `None`: it was not started.
+    fn job_ended(&self, ack: Ack, run: Option<Run>);
+}
+
+/// A run of a job that has ended.
+#[derive(Clone, Copy)]
+pub(super) struct Run {
+    /// When it ended (ns of the clock).
+    pub ended_ns: u64,
+    /// How long it took (ns).
+    pub ran_ns: u64,
 }
 
 /// A claimed job. Only its first outcome counts.
@@ -48,7 +54,7 @@ pub struct Job {
     state: AtomicWorkState,
     thread: AtomicU32,
     started_ns: AtomicU64,
-    started_s: AtomicU64,
+    started_boot_ns: AtomicU64,
     cancelled: AtomicBool,
     /// It holds slots of concurrency limits.
     granted: AtomicBool,
@@ -73,7 +79,7 @@ impl Job {
             state: AtomicWorkState::default(),
             thread: AtomicU32::new(0),
             started_ns: AtomicU64::new(0),
-            started_s: AtomicU64::new(0),
+            started_boot_ns: AtomicU64::new(0),
             cancelled: AtomicBool::new(false),
             granted: AtomicBool::new(false),
             failed: AtomicBool::new(false),
@@ -111,10 +117,12 @@ impl Job {
         self.due
     }
 
-    /// Whether it may be started: it has not ended, and the engine still holds
+    /// Whether it may be started, which happens next: it has not ended, and the engine still holds
     /// its lease. After that another process may have reclaimed the job.
     pub fn may_start(&self) -> bool {
-        self.state.get() == WorkState::Waiting && self.owner.holds_lease()
+        let Some(now_ns) = self.owner.leased_at_ns() else { return false };
+        self.started_boot_ns.store(now_ns, Ordering::Relaxed);
+        self.state.get() == WorkState::Waiting
     }
 
     /// A thread begins to run it.
@@ -124,7 +132,6 @@ impl Job {
         if !self.state.start() {
             return;
         }
-        self.started_s.store(self.owner.coarse_now_s(), Ordering::Relaxed);
         let unlock = self.doc.extra().filter(|extra| extra.unlocks_at_start());
         let unlock = unlock.and_then(|extra| extra.lock.clone());
         self.owner.job_started(unlock.map(|key| (key, self.doc.jid().to_string())));
@@ -136,9 +143,11 @@ impl Job {
         if before == WorkState::Finished {
             return false;
         }
-        let ran_ns = (before == WorkState::Running)
-            .then(|| clock::now_ns().saturating_sub(self.started_ns.load(Ordering::Relaxed)));
-        self.owner.job_ended(self.ack(outcome), ran_ns);
+        let run = (before == WorkState::Running).then(|| {
+            let (started_ns, ended_ns) = (self.started_ns.load(Ordering::Relaxed), clock::now_ns());
+            Run { ended_ns, ran_ns: ended_ns.saturating_sub(started_ns) }
+        });
+        self.owner.job_ended(self.ack(outcome), run);
         true
     }
 
@@ -199,7 +208,7 @@ impl Job {
     /// A time of this machine's clock by the store's clock, which is the one that counts for due jobs. To a
     /// tenth of a second: clocks that agree so far are not told apart.
     pub fn store_time(&self, wall_at_s: f64) -> f64 {
-        let ahead_s = self.owner.now_s() - clock::wall_s();
+        let ahead_s = self.owner.store_s(clock::boot_ns()) - clock::wall_s();
         wall_at_s + (ahead_s * 10.0).round() / 10.0
     }
 
@@ -208,9 +217,9 @@ impl Job {
         self.thread.load(Ordering::Relaxed)
     }
 
-    /// When it was started (s since 1970, up to a heartbeat too early).
-    pub(super) fn started_at_s(&self) -> i64 {
-        self.started_s.load(Ordering::Relaxed) as i64
+    /// When it was started, by the store's clock (s since 1970).
+    pub(super) fn started_at_s(&self) -> f64 {
+        self.owner.store_s(self.started_boot_ns.load(Ordering::Relaxed))
     }
 
     pub(super) fn cancel(&self) {
@@ -230,7 +239,7 @@ impl Job {
         let event = outcome.batch_event();
         if let (true, Outcome::Requeue { payload, .. }) = (self.due, &mut outcome) {
             // It has not passed the client middleware.
-            let at = self.owner.now_s() + DUE_AGAIN_S;
+            let at = self.owner.store_s(clock::boot_ns()) + DUE_AGAIN_S;
             outcome = Outcome::back_to_set(&self.doc, payload.take(), at);
         }
         let granted = self.granted.load(Ordering::Relaxed);

@@ -7,7 +7,7 @@ use chaton_core::clock;
 use chaton_core::log::{self, FieldValue, Output};
 use serde::Deserialize;
 
-use super::job::Job;
+use super::job::{Job, Run};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -55,19 +55,18 @@ impl JobLog {
     }
 
     /// Notes a job that ran well.
-    pub fn add_done(&mut self, job: Arc<Job>, ran_ns: u64) {
+    pub fn add_done(&mut self, job: &Arc<Job>, run: Run) {
         let per_s = self.settings.per_s;
         if per_s == 0 || !self.settings.info {
             return;
         }
-        let now_ns = clock::now_ns();
-        self.begin_second(now_ns);
+        self.begin_second(run.ended_ns);
         self.done += 1;
         // The fetcher may wait for the store, and write nothing meanwhile.
         if self.done <= per_s && self.lines.ended.len() < per_s {
-            self.lines.ended.push(EndedJob { job, ran_ns });
+            self.lines.ended.push(EndedJob { job: job.clone(), ran_ns: run.ran_ns });
         } else {
-            self.add_more(now_ns, |more| more.0 += 1);
+            self.add_more(run.ended_ns, |more| more.0 += 1);
         }
     }
 

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::admission::Admission;
-use super::job::JobOwner;
 use super::neighbours::Neighbours;
 use super::orphans::{self, WorkerDeath};
 use super::owner_identity;
@@ -109,7 +108,6 @@ impl Maintenance {
     /// Does what is due; returns when something is due next (s).
     pub fn round(&mut self) -> f64 {
         let now_s = self.state.now_s();
-        self.state.coarse_s.store(now_s as u64, Ordering::Relaxed);
         if self.pauses(now_s) && self.retry_at_s - now_s <= self.max_pause_s() {
             return self.retry_at_s;
         }
@@ -414,7 +412,7 @@ impl Maintenance {
             return Ok(());
         }
         self.cancel_at_s = f64::MAX;
-        let jobs: HashMap<u64, _> = self.state.locked.lock().jobs.clone();
+        let jobs = self.state.locked.lock().jobs.clone();
         let jobs: Vec<_> = jobs.into_values().filter(|job| job.is_running()).collect();
         if jobs.is_empty() {
             return Ok(());

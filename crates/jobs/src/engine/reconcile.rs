@@ -4,7 +4,6 @@
 
 use std::collections::HashSet;
 
-use super::job::JobOwner;
 use super::state::{EngineState, LockedState};
 use crate::document::Document;
 use crate::outcome::{Ack, Outcome, SideEffects};

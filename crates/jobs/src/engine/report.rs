@@ -47,7 +47,7 @@ pub(super) fn running_jobs(state: &EngineState) -> Vec<RunningJob> {
             tid: format!("{:x}t{}", std::process::id(), job.thread()),
             queue: job.queue().clone(),
             payload: Arc::clone(job.document().payload()),
-            run_at: job.started_at_s(),
+            run_at: job.started_at_s() as i64,
         })
         .collect()
 }

@@ -1,16 +1,18 @@
 //! The engine's state: what its threads, its jobs and Ruby's threads share.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use chaton_core::clock::{boot_ns, now_ns, wall_s};
 use chaton_core::engine::Feed;
 use chaton_core::idle_wait::IdleWait;
+use chaton_core::process::counters::add;
 use parking_lot::{Condvar, Mutex};
+use rustc_hash::FxHashMap;
 
 use super::config::Config;
-use super::job::{Job, JobOwner};
+use super::job::{Job, JobOwner, Run};
 use super::job_log::JobLog;
 use super::orphans::WorkerDeath;
 use super::owner_identity::OwnerIdentity;
@@ -34,7 +36,7 @@ fn boot_s(boot_ns: u64) -> f64 {
 #[derive(Default)]
 pub(super) struct LockedState {
     /// Claimed and not ended, by ticket.
-    pub jobs: HashMap<u64, Arc<Job>>,
+    pub jobs: FxHashMap<u64, Arc<Job>>,
     /// Ended and not yet acknowledged to the store.
     pub acks: Vec<Ack>,
     /// When the first of them ended (ns).
@@ -176,8 +178,6 @@ pub struct EngineState {
     clock_offset: AtomicU64,
     /// Processes that claim from the store, as the last heartbeat found.
     pub(super) processes: AtomicUsize,
-    /// Seconds since 1970 at the last round of the maintenance thread.
-    pub(super) coarse_s: AtomicU64,
     pub(super) counters: JobCounters,
     pub(super) watch: OnceLock<Arc<dyn Interrupt>>,
     /// With this error the store could not be reached at the start; it is reported.
@@ -213,7 +213,6 @@ impl EngineState {
             started_at_s: wall_s(),
             clock_offset: AtomicU64::new((wall_s() - boot_s(boot_ns())).to_bits()),
             processes: AtomicUsize::new(1),
-            coarse_s: AtomicU64::new(wall_s() as u64),
             counters: JobCounters::default(),
             watch: OnceLock::new(),
             error_at_start: OnceLock::new(),
@@ -275,18 +274,27 @@ impl EngineState {
             && self.holds_lease()
     }
 
-    /// Counts a run for the metrics.
-    fn count_run(&self, job: &Job, ran_ns: u64, fails: bool) {
+    /// Whether the engine's lease is valid.
+    pub(super) fn holds_lease(&self) -> bool {
+        self.leased_at_ns().is_some()
+    }
+
+    /// Now, by the store's clock (s since 1970).
+    pub(super) fn now_s(&self) -> f64 {
+        self.store_s(boot_ns())
+    }
+
+    /// Counts a run for the metrics. The lock is held: no other thread counts.
+    fn count_run(&self, job: &Job, run: Run, fails: bool) {
         let Some(gauges) = &self.config.gauges else { return };
         let counters = gauges.class_counters(job.document().class(), job.queue());
         let failed = fails || job.has_failed();
-        let runs = if failed { &counters.failed } else { &counters.done };
-        runs.fetch_add(1, Ordering::Relaxed);
-        counters.run_time.add(ran_ns);
+        add(if failed { &counters.failed } else { &counters.done }, 1);
+        counters.run_time.add_alone(run.ran_ns);
         if let Some(enqueued_at_s) = job.document().enqueued_at_s() {
-            let waited_s = self.now_s() - ran_ns as f64 / 1e9 - enqueued_at_s;
+            let waited_s = job.started_at_s() - enqueued_at_s;
             // Clocks of machines differ a little.
-            counters.latency.add((waited_s.max(0.0) * 1e9) as u64);
+            counters.latency.add_alone((waited_s.max(0.0) * 1e9) as u64);
         }
     }
 
@@ -296,18 +304,15 @@ impl EngineState {
 }
 
 impl JobOwner for EngineState {
-    fn holds_lease(&self) -> bool {
-        let heartbeat = self.heartbeat_ns.load(Ordering::Relaxed);
-        let age_ns = boot_ns().saturating_sub(heartbeat);
-        heartbeat != 0 && age_ns < self.config.store.lease.as_nanos() as u64
+    fn leased_at_ns(&self) -> Option<u64> {
+        let (heartbeat, now_ns) = (self.heartbeat_ns.load(Ordering::Relaxed), boot_ns());
+        let age_ns = now_ns.saturating_sub(heartbeat);
+        let valid = heartbeat != 0 && age_ns < self.config.store.lease.as_nanos() as u64;
+        valid.then_some(now_ns)
     }
 
-    fn now_s(&self) -> f64 {
-        f64::from_bits(self.clock_offset.load(Ordering::Relaxed)) + boot_s(boot_ns())
-    }
-
-    fn coarse_now_s(&self) -> u64 {
-        self.coarse_s.load(Ordering::Relaxed)
+    fn store_s(&self, boot_ns: u64) -> f64 {
+        f64::from_bits(self.clock_offset.load(Ordering::Relaxed)) + boot_s(boot_ns)
     }
 
     fn job_started(&self, unlock: Option<(String, String)>) {
@@ -339,29 +344,31 @@ impl JobOwner for EngineState {
         self.locked.lock().log.add_failed()
     }
 
-    fn job_ended(&self, ack: Ack, ran_ns: Option<u64>) {
+    fn job_ended(&self, ack: Ack, run: Option<Run>) {
         let due = ack.queue.is_empty();
         let (runs, fails) = (!due && ack.outcome.counts_as_run(), ack.outcome.is_failure());
-        if !due && ack.outcome.counts_as_run() {
-            let failed = u64::from(ack.outcome.is_failure());
-            self.counters.processed.fetch_add(1, Ordering::Relaxed);
-            self.counters.failed.fetch_add(failed, Ordering::Relaxed);
-        }
         let mut locked = self.locked.lock();
+        if runs {
+            add(&self.counters.processed, 1);
+            add(&self.counters.failed, u64::from(fails));
+        }
         let job = locked.jobs.remove(&ack.ticket);
-        if let (Some(job), Some(ran_ns)) = (&job, ran_ns) {
-            if !due && job.ran_well(&ack.outcome) {
-                locked.log.add_done(job.clone(), ran_ns);
+        if let (Some(job), Some(run), false) = (&job, run, due) {
+            if job.ran_well(&ack.outcome) {
+                locked.log.add_done(job, run);
+            }
+            if runs {
+                self.count_run(job, run, fails);
             }
         }
         if locked.running_alone == Some(ack.ticket) {
             locked.running_alone = None;
         }
         locked.push_ack(ack);
-        match ran_ns {
-            Some(ran_ns) => {
+        match run {
+            Some(run) => {
                 self.running.fetch_sub(1, Ordering::AcqRel);
-                let ran = ran_ns as f64;
+                let ran = run.ran_ns as f64;
                 let old = if locked.service_ns == 0.0 { ran } else { locked.service_ns };
                 locked.service_ns = old + SERVICE_WEIGHT * (ran - old);
             }
@@ -375,9 +382,6 @@ impl JobOwner for EngineState {
         drop(locked);
         if wake {
             self.fetcher_cond.notify_one();
-        }
-        if let (Some(job), Some(ran_ns), true) = (job, ran_ns, runs) {
-            self.count_run(&job, ran_ns, fails);
         }
     }
 }

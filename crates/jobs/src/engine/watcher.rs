@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::job::JobOwner;
 use super::queue_order::QueueOrder;
 use super::state::EngineState;
 use super::store_retry::StoreRetry;

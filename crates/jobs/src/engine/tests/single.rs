@@ -9,7 +9,6 @@ use chaton_core::process::scoreboard::{OwnGauges, Scoreboard};
 use super::flaky_store::FlakyStore;
 use super::stepped_engine::{config, factory, jids, push, queue, SteppedEngine};
 use crate::engine::config::Config;
-use crate::engine::job::JobOwner as _;
 use crate::engine::orphans::WorkerDeath;
 use crate::outcome::Outcome;
 use crate::store::JobLocation;

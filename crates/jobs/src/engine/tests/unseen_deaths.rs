@@ -1,7 +1,6 @@
 //! Deaths of processes that no supervisor reports.
 
 use super::stepped_engine::{config, factory, jids, push, queue, SteppedEngine};
-use crate::engine::job::JobOwner as _;
 use crate::outcome::Outcome;
 use crate::store::{JobLocation, ProcessReport, Store, StoreFactory};
 use std::sync::Arc;
