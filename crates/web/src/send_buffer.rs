@@ -88,6 +88,15 @@ impl Segment {
             Self::File { .. } | Self::Spool { .. } => None,
         }
     }
+
+    /// The unsent range of a file: where it begins, and its length.
+    pub fn unsent_file(&self) -> Option<(&File, u64, u64)> {
+        match self {
+            Self::File { file, offset, left } => Some((file, *offset, *left)),
+            Self::Spool { file, offset, left } => Some((file, *offset, *left)),
+            Self::Bytes { .. } | Self::Pinned { .. } => None,
+        }
+    }
 }
 
 /// The segments to be sent, and the memory they occupy.

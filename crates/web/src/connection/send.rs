@@ -145,20 +145,17 @@ impl Connection {
     /// a file whose file system can't tell what is in memory.
     async fn send_from_disk(&mut self, sent: &mut SentBytes) -> Result<(), Closing> {
         self.report_sent(sent);
-        let (file, offset, left, is_spool) = match self.sending.front_mut() {
-            Some(Segment::File { file, offset, left }) => (&*file, offset, left, false),
-            Some(Segment::Spool { file, offset, left }) => (&**file, offset, left, true),
-            _ => return Ok(()),
-        };
-        let len = (*left).min(TURN_BYTES_MAX as u64);
+        let front = self.sending.front().and_then(Segment::unsent_file);
+        let Some((file, offset, left)) = front else { return Ok(()) };
+        let len = left.min(TURN_BYTES_MAX as u64);
         let done = if let Some(session) = self.socket.tls_mut() {
-            let bytes = disk::read(file, *offset, len.min(DISK_BYTES_MAX) as usize).await;
+            let bytes = disk::read(file, offset, len.min(DISK_BYTES_MAX) as usize).await;
             bytes.and_then(|bytes| session.encrypt(&bytes))
         } else {
-            disk::send(self.socket.fd(), file, *offset, len).await
+            disk::send(self.socket.fd(), file, offset, len).await
         };
         let len = match done {
-            Ok(len) if len > 0 => len as u64,
+            Ok(len) if len > 0 => len,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 return poll_fn(|cx| self.poll_room(cx)).await;
             }
@@ -166,12 +163,8 @@ impl Connection {
             // Or the file is shorter than promised: only closing the connection tells the client.
             _ => return Err(Closing::Now),
         };
-        (*offset, *left) = (*offset + len, *left - len);
-        if *left == 0 {
-            self.sending.pop_front();
-        }
-        let (files, spooled) = if is_spool { (0, len) } else { (len, 0) };
-        self.note_sent(SentBytes { memory: 0, spooled, files }, sent);
+        let some = advance(&mut self.sending, len, &mut self.recycled);
+        self.note_sent(some, sent);
         Ok(())
     }
 
@@ -239,54 +232,25 @@ fn write_some(
     recycled: &mut Vec<u8>,
     cached: &mut u64,
 ) -> io::Result<Option<SentBytes>> {
-    let mut sent = SentBytes::default();
-    match segments.front_mut() {
-        Some(Segment::File { file, offset, left }) => {
-            let Some(len) = send_range(socket, file, offset, left, cached)? else {
+    let sent = match segments.front().and_then(Segment::unsent_file) {
+        Some((file, offset, left)) => {
+            if *cached == 0 {
+                *cached = disk::cached_len(file, offset, left.min(TURN_BYTES_MAX as u64));
+            }
+            if *cached == 0 {
                 return Ok(None);
-            };
-            sent.files = len;
+            }
+            let len = socket::sendfile(socket, file, offset, *cached)?;
+            if len == 0 {
+                // The file is shorter than promised: only closing the connection tells the client.
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            *cached -= len as u64;
+            len
         }
-        Some(Segment::Spool { file, offset, left }) => {
-            let Some(len) = send_range(socket, file, offset, left, cached)? else {
-                return Ok(None);
-            };
-            sent.spooled = len;
-        }
-        Some(_) => {
-            sent.memory = send_memory(socket, segments)?;
-            advance(segments, sent.memory, recycled);
-        }
-        None => {}
-    }
-    if let Some(Segment::File { left: 0, .. } | Segment::Spool { left: 0, .. }) = segments.front() {
-        segments.pop_front();
-    }
-    Ok(Some(sent))
-}
-
-fn send_range(
-    socket: BorrowedFd,
-    file: &std::fs::File,
-    offset: &mut u64,
-    left: &mut u64,
-    cached: &mut u64,
-) -> io::Result<Option<u64>> {
-    if *cached == 0 {
-        *cached = disk::cached_len(file, *offset, (*left).min(TURN_BYTES_MAX as u64));
-    }
-    if *cached == 0 {
-        return Ok(None);
-    }
-    let len = socket::sendfile(socket, file, *offset, (*left).min(*cached))? as u64;
-    if len == 0 {
-        // The file is shorter than promised: only closing the connection tells the client.
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
-    *offset += len;
-    *left -= len;
-    *cached -= len;
-    Ok(Some(len))
+        None => send_memory(socket, segments)?,
+    };
+    Ok(Some(advance(segments, sent, recycled)))
 }
 
 /// Sends the memory segments at the front in one call.
@@ -309,8 +273,32 @@ pub(super) fn memory_slices<'a>(
     places.map(|(place, bytes)| *place = IoSlice::new(bytes)).count()
 }
 
-/// Removes `len` sent bytes from the memory segments at the front.
-pub(super) fn advance(segments: &mut VecDeque<Segment>, mut len: usize, recycled: &mut Vec<u8>) {
+/// Removes `len` sent bytes from the front: those of memory segments, or of one file.
+pub(super) fn advance(
+    segments: &mut VecDeque<Segment>,
+    len: usize,
+    recycled: &mut Vec<u8>,
+) -> SentBytes {
+    let mut sent = SentBytes::default();
+    let (offset, left, sent_of_file) = match segments.front_mut() {
+        Some(Segment::File { offset, left, .. }) => (offset, left, &mut sent.files),
+        Some(Segment::Spool { offset, left, .. }) => (offset, left, &mut sent.spooled),
+        _ => {
+            advance_memory(segments, len, recycled);
+            sent.memory = len;
+            return sent;
+        }
+    };
+    *sent_of_file = len as u64;
+    *offset += len as u64;
+    *left -= len as u64;
+    if *left == 0 {
+        segments.pop_front();
+    }
+    sent
+}
+
+fn advance_memory(segments: &mut VecDeque<Segment>, mut len: usize, recycled: &mut Vec<u8>) {
     while len > 0 {
         let (at, end) = match segments.front_mut() {
             Some(Segment::Bytes { bytes, at }) => (at, bytes.len()),

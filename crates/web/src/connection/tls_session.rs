@@ -140,60 +140,38 @@ impl TlsSession {
     ) -> io::Result<Option<SentBytes>> {
         let mut all = SentBytes::default();
         while !segments.is_empty() {
-            let mut some = SentBytes::default();
-            match segments.front_mut() {
-                Some(Segment::File { file, offset, left }) => {
-                    match self.encrypt_range(file, offset, left, scratch)? {
-                        Some(len) => some.files = len,
-                        None => return Ok((all.total() > 0).then_some(all)),
-                    }
-                }
-                Some(Segment::Spool { file, offset, left }) => {
-                    match self.encrypt_range(file, offset, left, scratch)? {
-                        Some(len) => some.spooled = len,
-                        None => return Ok((all.total() > 0).then_some(all)),
-                    }
-                }
-                _ => {
+            let taken = match segments.front().and_then(Segment::unsent_file) {
+                Some(range) => match self.encrypt_range(range, scratch)? {
+                    Some(len) => len,
+                    None => return Ok((all.total() > 0).then_some(all)),
+                },
+                None => {
                     let mut slices = [IoSlice::new(&[]); SLICES_MAX];
                     let count = memory_slices(segments, &mut slices);
-                    some.memory = self.encrypt_slices(&slices[..count])?;
-                    advance(segments, some.memory, recycled);
+                    self.encrypt_slices(&slices[..count])?
                 }
-            }
-            if let Some(Segment::File { left: 0, .. } | Segment::Spool { left: 0, .. }) =
-                segments.front()
-            {
-                segments.pop_front();
-            }
-            if some.total() == 0 {
+            };
+            if taken == 0 {
                 break;
             }
-            all.add(some);
+            all.add(advance(segments, taken, recycled));
         }
         Ok(Some(all))
     }
 
     fn encrypt_range(
         &mut self,
-        file: &File,
-        offset: &mut u64,
-        left: &mut u64,
+        (file, offset, left): (&File, u64, u64),
         scratch: &mut [u8],
-    ) -> io::Result<Option<u64>> {
+    ) -> io::Result<Option<usize>> {
         let wanted =
-            scratch.len().min(FILE_BYTES_MAX).min(usize::try_from(*left).unwrap_or(usize::MAX));
-        let Some(len) = read_cached(file, &mut scratch[..wanted], *offset)? else {
-            return Ok(None);
-        };
-        if len == 0 {
+            scratch.len().min(FILE_BYTES_MAX).min(usize::try_from(left).unwrap_or(usize::MAX));
+        match read_cached(file, &mut scratch[..wanted], offset)? {
             // The file is shorter than promised: only a cut tells the client.
-            return Err(io::ErrorKind::UnexpectedEof.into());
+            Some(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Some(len) => self.encrypt(&scratch[..len]).map(Some),
+            None => Ok(None),
         }
-        let taken = self.encrypt(&scratch[..len])? as u64;
-        *offset += taken;
-        *left -= taken;
-        Ok(Some(taken))
     }
 
     /// A response was cut off: the peer must not take the end for a good one.

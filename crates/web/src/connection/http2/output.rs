@@ -1,5 +1,6 @@
 //! Sending a response: its head, then its segments as the client takes them.
 
+use std::fs::File;
 use std::future::poll_fn;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
@@ -65,9 +66,10 @@ impl Http2Stream {
     /// Bytes left of the first segment that has any.
     fn left_of_first(&mut self) -> Option<u64> {
         loop {
-            let left = match self.sending.front()? {
-                Segment::File { left, .. } | Segment::Spool { left, .. } => *left,
-                memory => memory.unsent_memory().map_or(0, |bytes| bytes.len() as u64),
+            let front = self.sending.front()?;
+            let left = match front.unsent_file() {
+                Some((.., left)) => left,
+                None => front.unsent_memory().map_or(0, |bytes| bytes.len() as u64),
             };
             if left > 0 {
                 return Some(left);
@@ -149,27 +151,15 @@ impl Http2Stream {
         last: bool,
         sent: &mut SentBytes,
     ) -> Result<(), StreamEnd> {
-        let mut bytes = match self.sending.front_mut() {
-            Some(Segment::File { file, offset, left }) => {
-                let bytes = read(file, offset, left, room).await?;
-                sent.files += bytes.len() as u64;
-                bytes
+        let mut bytes = match self.sending.front().and_then(Segment::unsent_file) {
+            Some(range) => read(range, room).await?,
+            None => {
+                let front = self.sending.front().and_then(Segment::unsent_memory);
+                let unsent = front.unwrap_or_default();
+                Bytes::copy_from_slice(&unsent[..unsent.len().min(room).min(DATA_BYTES_MAX)])
             }
-            Some(Segment::Spool { file, offset, left }) => {
-                let bytes = read(file, offset, left, room).await?;
-                sent.spooled += bytes.len() as u64;
-                bytes
-            }
-            Some(memory) => {
-                let unsent = memory.unsent_memory().unwrap_or_default();
-                let bytes =
-                    Bytes::copy_from_slice(&unsent[..unsent.len().min(room).min(DATA_BYTES_MAX)]);
-                sent.memory += bytes.len();
-                advance(&mut self.sending, bytes.len(), &mut self.recycled);
-                bytes
-            }
-            None => return Ok(()),
         };
+        sent.add(advance(&mut self.sending, bytes.len(), &mut self.recycled));
         self.sent += bytes.len() as u64;
         self.taken = self.taken.map(|taken| taken + bytes.len() as u64);
         let is_end = last && self.left_of_first().is_none() && !self.is_cut();
@@ -198,24 +188,18 @@ impl Http2Stream {
 }
 
 /// Reads as much as one frame holds, or on a thread that may wait for the disk as much as there is room for.
-async fn read(
-    file: &std::fs::File,
-    offset: &mut u64,
-    left: &mut u64,
-    room: usize,
-) -> Result<Bytes, StreamEnd> {
-    let wanted = (*left).min(room as u64) as usize;
+async fn read((file, offset, left): (&File, u64, u64), room: usize) -> Result<Bytes, StreamEnd> {
+    let wanted = left.min(room as u64) as usize;
     let mut bytes = vec![0; wanted.min(DATA_BYTES_MAX)];
-    match disk::read_cached(file, &mut bytes, *offset) {
+    match disk::read_cached(file, &mut bytes, offset) {
         Ok(Some(len)) => bytes.truncate(len),
-        Ok(None) => bytes = disk::read(file, *offset, wanted).await.map_err(|_| StreamEnd::Cut)?,
+        Ok(None) => bytes = disk::read(file, offset, wanted).await.map_err(|_| StreamEnd::Cut)?,
         Err(_) => return Err(StreamEnd::Cut),
     }
+    // An empty one is shorter than promised: only an error tells the client.
     if bytes.is_empty() {
-        // The file is shorter than promised: only an error tells the client.
-        return Err(StreamEnd::Cut);
+        Err(StreamEnd::Cut)
+    } else {
+        Ok(bytes.into())
     }
-    *offset += bytes.len() as u64;
-    *left -= bytes.len() as u64;
-    Ok(bytes.into())
 }
