@@ -22,7 +22,7 @@ pub enum RequestBody {
     /// No body, or an empty one.
     #[default]
     Empty,
-    /// BudgetShare in memory.
+    /// Held in memory.
     Memory(Vec<u8>),
     /// Larger than `body_memory_bytes_max`: in a temporary file without a name.
     Spooled {

@@ -3,6 +3,7 @@
 
 mod body;
 mod body_clock;
+mod frames;
 mod handed;
 mod head;
 mod output;
@@ -90,6 +91,8 @@ struct Http2Connection<'a> {
     client: Client,
     /// The receive window that the client knows, or will once it has sent less.
     window: u32,
+    /// Requests may wait in the crate until the connection holds less memory.
+    held_back: bool,
     timer: Pin<Box<Sleep>>,
     /// Since when no request is under way.
     idle_since: Option<Instant>,
@@ -134,6 +137,7 @@ impl Connection {
             frames,
             client,
             window: window::CONNECTION_BYTES,
+            held_back: false,
             timer: Box::pin(sleep_until(Instant::now().into())),
             idle_since: None,
             was_sending: false,
@@ -210,7 +214,7 @@ impl Http2Connection<'_> {
         if self.shared.exchanges.is_draining() {
             self.leave();
         }
-        self.client.waste.begin_turn();
+        self.client.waste.begin_turn(!self.held_back);
         if self.client.waste.is_spent() {
             self.calm();
         }
@@ -241,7 +245,8 @@ impl Http2Connection<'_> {
 
     /// The next request. While the connection holds all the memory it may, none is taken.
     fn poll_accept(&mut self, cx: &mut Context) -> Poll<Accepted> {
-        if self.client.budget.is_full() {
+        self.held_back = self.client.budget.is_full();
+        if self.held_back {
             return self.frames.poll_closed(cx).map(|end| end.err().map(Err));
         }
         self.frames.poll_accept(cx)
@@ -266,10 +271,10 @@ impl Http2Connection<'_> {
     }
 
     fn begin(&mut self, request: Request<RecvStream>, mut respond: SendResponse<HandedBytes>) {
+        self.client.waste.began(respond.stream_id().into());
         if let Some(reason) = self.refusal() {
             return respond.send_reset(reason);
         }
-        self.client.waste.began(respond.stream_id().into());
         self.served += 1;
         // From here on its requests count.
         self.guard.served();

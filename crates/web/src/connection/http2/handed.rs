@@ -1,4 +1,4 @@
-//! HandedBytes in the hands of the crate h2, which holds it until the socket takes it.
+//! Bytes in the hands of the crate h2, which holds it until the socket takes it.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;

@@ -58,7 +58,7 @@ pub(super) struct Http2Stream {
     /// The end of the body is sent.
     pub has_ended: bool,
     pub upload: Option<Http2Upload>,
-    /// HandedBytes that the connection has not taken yet.
+    /// Output that the connection has not taken yet.
     pub sending: VecDeque<Segment>,
     pub recycled: Vec<u8>,
     pub waker: Waker,

@@ -219,7 +219,7 @@ mod tests {
             let mut turns = Vec::new();
             while turns.iter().sum::<usize>() < 2 * turn_max {
                 turns.push(0);
-                waste.begin_turn();
+                waste.begin_turn(true);
                 poll_fn(|cx| loop {
                     let mut buf = [0; 1000];
                     let mut into = ReadBuf::new(&mut buf);

@@ -5,6 +5,8 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
+use super::frames::{FrameScanner, Http2Frame, CONTINUATION, DATA, END_HEADERS, HEADERS};
+
 /// A client may waste as much at once; then its connection ends. nginx ends one ("http2 flood
 /// detected") after 1 MiB and 8 times the bytes that were of use.
 const WASTE_MAX: u64 = 2 << 20;
@@ -29,12 +31,9 @@ const DATA_PART: u64 = 16;
 pub(super) const TURN_COST_MAX: u64 = 64 * 1024;
 
 const PREFACE_BYTES: usize = 24;
-const FRAME_HEAD_BYTES: usize = 9;
-// RFC 9113 sections 6.1, 6.2 and 6.10.
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const CONTINUATION: u8 = 9;
-const END_HEADERS: u8 = 4;
+/// Header blocks that wait to be taken for requests, of which a client may have `http2_streams_max` under way and as many
+/// that it gave up; the oldest one of more was none.
+const BLOCKS_MAX: usize = 4096;
 
 /// The account of a connection. A client that opens and gives up requests, sends heads that are
 /// none, or frames that say nothing, has the server work, and no bound of concurrent streams stops
@@ -54,6 +53,10 @@ struct Account {
     blocks: VecDeque<Block>,
     /// So many of them are decoded.
     decoded: usize,
+    /// The one whose frames arrive.
+    block: Block,
+    /// The highest stream that was opened.
+    last_stream: u32,
 }
 
 /// A header block.
@@ -63,46 +66,19 @@ struct Block {
     len: u64,
 }
 
-/// A frame without its payload.
-#[derive(Clone, Copy, Default)]
-struct FrameHead {
-    len: usize,
-    kind: u8,
-    flags: u8,
-    stream: u32,
-}
-
-/// Finds the frames in what is read.
-struct FrameScanner {
-    /// Bytes of the current payload, or the preface, that are still to come.
-    left: usize,
-    head: [u8; FRAME_HEAD_BYTES],
-    head_len: usize,
-    current: FrameHead,
-    block: Block,
-    /// The highest stream that was opened.
-    last_stream: u32,
-}
-
 impl Waste {
     /// `resets_max`: requests that a client may give up at once.
     pub fn new(resets_max: u32) -> Self {
-        let frames = FrameScanner {
-            left: PREFACE_BYTES,
-            head: [0; FRAME_HEAD_BYTES],
-            head_len: 0,
-            current: FrameHead::default(),
-            block: Block::default(),
-            last_stream: 0,
-        };
         Self(Mutex::new(Account {
             wasted: 0,
             reset_cost: WASTE_MAX / u64::from(resets_max.max(1)),
             forgiven_at: Instant::now(),
             turn: 0,
-            frames,
+            frames: FrameScanner::behind(PREFACE_BYTES),
             blocks: VecDeque::new(),
             decoded: 0,
+            block: Block::default(),
+            last_stream: 0,
         }))
     }
 
@@ -119,14 +95,16 @@ impl Waste {
         account.turn < TURN_COST_MAX && !account.is_over()
     }
 
-    /// The connection's task begins anew, after it has taken all requests that were decoded: blocks
-    /// that are left were none.
-    pub fn begin_turn(&self) {
+    /// The connection's task begins anew. `took_all`: the last time it took all requests that were decoded, so
+    /// blocks that are left were none.
+    pub fn begin_turn(&self, took_all: bool) {
         let account = &mut *self.0.lock();
         account.turn = 0;
-        let bad = account.blocks.drain(..account.decoded).map(Block::bad_cost).sum::<u64>();
-        account.decoded = 0;
-        account.wasted += bad;
+        if took_all {
+            let bad = account.blocks.drain(..account.decoded).map(Block::bad_cost).sum::<u64>();
+            account.decoded = 0;
+            account.wasted += bad;
+        }
     }
 
     /// A request came from the head of that stream. Those before it were none.
@@ -195,20 +173,23 @@ impl Account {
         }
     }
 
-    fn add_to_block(&mut self, frame: FrameHead) {
-        let frames = &mut self.frames;
-        frames.block.stream = frame.stream;
-        frames.block.len += frame.len as u64;
+    fn add_to_block(&mut self, frame: Http2Frame) {
+        self.block.stream = frame.stream;
+        self.block.len += frame.len as u64;
         if frame.flags & END_HEADERS == 0 {
             return;
         }
-        let block = std::mem::take(&mut frames.block);
-        if block.stream > frames.last_stream {
-            frames.last_stream = block.stream;
-            self.blocks.push_back(block);
-        } else {
+        let block = std::mem::take(&mut self.block);
+        if block.stream <= self.last_stream {
             // Trailers, of which nothing is kept.
             self.wasted += block.bad_cost();
+            return;
+        }
+        self.last_stream = block.stream;
+        self.blocks.push_back(block);
+        if self.blocks.len() > BLOCKS_MAX {
+            self.decoded = self.decoded.saturating_sub(1);
+            self.wasted += self.blocks.pop_front().map_or(0, Block::bad_cost);
         }
     }
 
@@ -235,34 +216,6 @@ impl Account {
 impl Block {
     fn bad_cost(self) -> u64 {
         (FRAME_COST + BAD_BLOCK_COST * self.len).min(BAD_BLOCK_COST_MAX)
-    }
-}
-
-impl FrameScanner {
-    /// Takes bytes from `rest` up to the end of a frame, which it returns, or all of them.
-    fn next(&mut self, rest: &mut &[u8]) -> Option<FrameHead> {
-        if self.left == 0 {
-            let (taken, behind) = rest.split_at(rest.len().min(FRAME_HEAD_BYTES - self.head_len));
-            self.head[self.head_len..self.head_len + taken.len()].copy_from_slice(taken);
-            self.head_len += taken.len();
-            *rest = behind;
-            if self.head_len < FRAME_HEAD_BYTES {
-                return None;
-            }
-            self.begin();
-        }
-        let skipped = self.left.min(rest.len());
-        *rest = &rest[skipped..];
-        self.left -= skipped;
-        (self.left == 0).then_some(self.current)
-    }
-
-    fn begin(&mut self) {
-        let [a, b, c, kind, flags, stream @ ..] = self.head;
-        self.head_len = 0;
-        self.left = u32::from_be_bytes([0, a, b, c]) as usize;
-        let stream = u32::from_be_bytes(stream) & (u32::MAX >> 1);
-        self.current = FrameHead { len: self.left, kind, flags, stream };
     }
 }
 
