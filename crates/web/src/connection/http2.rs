@@ -64,7 +64,6 @@ pub(super) fn is_preface(first: &[u8]) -> bool {
 }
 
 /// What the streams of a connection share.
-#[derive(Clone)]
 struct Client {
     listener: usize,
     remote: Arc<Peer>,
@@ -74,9 +73,9 @@ struct Client {
     budget: Arc<ConnectionBudget>,
     handed: Arc<Handed>,
     /// Requests under way.
-    requests: Arc<AtomicUsize>,
+    requests: AtomicUsize,
     /// Bytes of their heads.
-    head_bytes: Arc<AtomicUsize>,
+    head_bytes: AtomicUsize,
     /// Of the connection's task, which looks whether there are any.
     connection: Waker,
 }
@@ -88,7 +87,7 @@ type Accepted = Option<Result<(Request<RecvStream>, SendResponse<HandedBytes>), 
 struct Http2Connection<'a> {
     shared: Arc<ServerState>,
     frames: Frames<Http2Transport<'a>, HandedBytes>,
-    client: Client,
+    client: Arc<Client>,
     /// The receive window that the client knows, or will once it has sent less.
     window: u32,
     /// Requests may wait in the crate until the connection holds less memory.
@@ -113,7 +112,7 @@ impl Connection {
             shared.idles(&idle);
         }
         let budget = ConnectionBudget::new(&shared.exchanges.budget, Some(self.waker.clone()));
-        let client = Client {
+        let client = Arc::new(Client {
             listener: self.listener,
             remote: Arc::clone(&self.remote),
             tls: self.tls.clone(),
@@ -121,10 +120,10 @@ impl Connection {
             window: Arc::new(ReceiveWindow::new(self.waker.clone())),
             handed: Handed::new(&budget),
             budget,
-            requests: Arc::default(),
-            head_bytes: Arc::default(),
+            requests: AtomicUsize::new(0),
+            head_bytes: AtomicUsize::new(0),
             connection: self.waker.clone(),
-        };
+        });
         let end_turn = || shared.flush_submitted();
         let (first, waste) = (self.unread.take(), Arc::clone(&client.waste));
         let remote = Arc::clone(&self.remote);
@@ -214,8 +213,7 @@ impl Http2Connection<'_> {
         if self.shared.exchanges.is_draining() {
             self.leave();
         }
-        self.client.waste.begin_turn(!self.held_back);
-        if self.client.waste.is_spent() {
+        if self.client.waste.begin_turn(!self.held_back) {
             self.calm();
         }
         let window = self.client.window.bytes();
@@ -262,8 +260,8 @@ impl Http2Connection<'_> {
 
     /// Why the client gets no further request through, if so: it has wasted too much, or was told to
     /// leave and answers no PING, without which h2 sends no GOAWAY that names a last stream.
-    fn refusal(&self) -> Option<Reason> {
-        if self.client.waste.is_spent() {
+    fn refusal(&self, is_spent: bool) -> Option<Reason> {
+        if is_spent {
             return Some(Reason::ENHANCE_YOUR_CALM);
         }
         let until = self.leaving? + self.shared.config.timeouts.drain_idle;
@@ -271,8 +269,8 @@ impl Http2Connection<'_> {
     }
 
     fn begin(&mut self, request: Request<RecvStream>, mut respond: SendResponse<HandedBytes>) {
-        self.client.waste.began(respond.stream_id().into());
-        if let Some(reason) = self.refusal() {
+        let is_spent = self.client.waste.began(respond.stream_id().into());
+        if let Some(reason) = self.refusal(is_spent) {
             return respond.send_reset(reason);
         }
         self.served += 1;
@@ -283,7 +281,7 @@ impl Http2Connection<'_> {
         if is_last || self.should_move() {
             self.leave();
         }
-        let (shared, client) = (Arc::clone(&self.shared), self.client.clone());
+        let (shared, client) = (Arc::clone(&self.shared), Arc::clone(&self.client));
         tokio::spawn(async move {
             let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
             Http2Stream::new(shared, client, respond, waker).serve(request).await;

@@ -62,7 +62,7 @@ pub(super) struct Http2Stream {
     pub sending: VecDeque<Segment>,
     pub recycled: Vec<u8>,
     pub waker: Waker,
-    pub client: Client,
+    pub client: Arc<Client>,
     /// Counts a large head.
     head: BudgetShare,
     key: usize,
@@ -81,7 +81,7 @@ pub(super) struct Http2Stream {
 impl Http2Stream {
     pub fn new(
         shared: Arc<ServerState>,
-        client: Client,
+        client: Arc<Client>,
         respond: SendResponse<HandedBytes>,
         waker: Waker,
     ) -> Self {

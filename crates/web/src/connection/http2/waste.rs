@@ -96,8 +96,8 @@ impl Waste {
     }
 
     /// The connection's task begins anew. `took_all`: the last time it took all requests that were decoded, so
-    /// blocks that are left were none.
-    pub fn begin_turn(&self, took_all: bool) {
+    /// blocks that are left were none. Whether the client has wasted too much.
+    pub fn begin_turn(&self, took_all: bool) -> bool {
         let account = &mut *self.0.lock();
         account.turn = 0;
         if took_all {
@@ -105,10 +105,12 @@ impl Waste {
             account.decoded = 0;
             account.wasted += bad;
         }
+        account.exceeds(WASTE_MAX)
     }
 
-    /// A request came from the head of that stream. Those before it were none.
-    pub fn began(&self, stream: u32) {
+    /// A request came from the head of that stream. Those before it were none. Whether the client has wasted too much:
+    /// then it gets no further request through.
+    pub fn began(&self, stream: u32) -> bool {
         let account = &mut *self.0.lock();
         while account.blocks.front().is_some_and(|block| block.stream <= stream) {
             let Some(block) = account.blocks.pop_front() else { break };
@@ -117,6 +119,7 @@ impl Waste {
                 account.wasted += block.bad_cost();
             }
         }
+        account.exceeds(WASTE_MAX)
     }
 
     /// The client has given up a request.
@@ -144,7 +147,7 @@ impl Waste {
         }
     }
 
-    /// Whether the client has wasted too much: it gets no further request through.
+    /// Whether the client has wasted too much.
     pub fn is_spent(&self) -> bool {
         self.0.lock().exceeds(WASTE_MAX)
     }
