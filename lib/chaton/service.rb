@@ -102,7 +102,7 @@ module Chaton
         @support_thread.report_running("still running at the end of the graceful stop")
         late.each(&:give_up)
       end
-      ended = shut(deadline)
+      ended = shut(deadline, late.empty?)
       late.empty? && ended
     end
 
@@ -184,12 +184,18 @@ module Chaton
       ->(work) { (by_class[work.class] || web).call(work) }
     end
 
+    # The engine of the web encrypts for who has hijacked a connection, so it outlives the pool's threads. Others wait
+    # for clients whose connections it closes.
+    #
     # @return [Boolean] whether all pool threads have ended
-    def shut(deadline)
+    def shut(deadline, idle)
       @tracer_control.stop
+      @native_pool.close if idle
+      ended = idle && @pool.join(JOIN_S)
+      @roles.each_value { |role| role.wait([deadline - now_s, 0.0].max) } if idle
       @roles.each_value(&:stop)
       @native_pool.close
-      ended = @pool.join(JOIN_S)
+      ended ||= @pool.join(JOIN_S)
       Jobs.finish(log: @log) if @plan.jobs
       Streams.finish(log: @log) if @plan.streams
       Telemetry::Traces.stop(@plan, [deadline - now_s, LATE_SPANS_S].max, log: @log)

@@ -5,7 +5,7 @@ mod close;
 mod handshake;
 mod http2;
 mod proxy_header;
-mod relay;
+pub(crate) mod relay;
 mod request;
 mod request_end;
 mod respond;

@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 use crate::accept_policy::{self, WorkerLoad};
 use crate::access_log::LogBuffer;
 use crate::config::Config;
+use crate::connection::relay::Relays;
 use crate::connection_registry::{ConnectionRegistry, IdleMark};
 use crate::exchange::{Exchange, ExchangeContext};
 use crate::head::{excess, HeadError};
@@ -89,6 +90,8 @@ pub(crate) struct ServerState {
     next_move: Mutex<Instant>,
     /// Acceptors that may still take a connection.
     acceptors: AtomicUsize,
+    /// Encrypted connections that the application has taken over.
+    pub relays: Relays,
     /// Waits until no connection is left, and none will come.
     pub all_closed: IdleWait,
 }
@@ -122,6 +125,7 @@ impl ServerState {
             lacking_room: AtomicUsize::new(0),
             next_move: Mutex::new(Instant::now()),
             acceptors: AtomicUsize::new(0),
+            relays: Relays::default(),
             all_closed: IdleWait::default(),
         }
     }
@@ -274,7 +278,7 @@ impl ServerState {
     /// Whether no connection is left and none will come.
     pub fn is_idle(&self) -> bool {
         // In this order: an acceptor counts its connections before it ends.
-        self.acceptors.load(SeqCst) == 0 && self.connections() == 0
+        self.acceptors.load(SeqCst) == 0 && self.connections() == 0 && !self.relays.has_unfinished()
     }
 
     /// Whether `connections_max` allows another connection.

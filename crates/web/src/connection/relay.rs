@@ -3,14 +3,19 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use parking_lot::Mutex;
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+
 use crate::read_buffer::ReadBuffer;
+use crate::server_state::ServerState;
 use crate::socket;
 
 use super::client_socket::ClientSocket;
-use super::Connection;
+use super::{Connection, ConnectionGuard};
 
 /// Bytes carried at once in one direction.
 const PART_BYTES: usize = 16 * 1024;
@@ -19,6 +24,8 @@ const TURN_BYTES_MAX: usize = 1024 * 1024;
 
 /// The application's side of a relay.
 struct RelayState {
+    /// Dropped before the socket that it is of.
+    _listed: ListedRelay,
     application: ClientSocket,
     /// Bytes of the client that the application has not taken yet.
     unread: ReadBuffer,
@@ -31,22 +38,65 @@ struct RelayState {
 /// One of the two sides can't go on.
 struct Broken;
 
+/// The application's sides of all relays.
+#[derive(Default)]
+pub(crate) struct Relays(Mutex<Vec<RawFd>>);
+
+impl Relays {
+    /// Whether the application has closed its end of a relay that goes on: its client has not got everything. Without
+    /// encryption the kernel sends the rest, also after the end of the process.
+    pub fn has_unfinished(&self) -> bool {
+        let listed = self.0.lock();
+        // A hang-up is reported without being asked for.
+        // SAFETY: a relay leaves the list, under this lock, before its socket is closed.
+        let sockets: Vec<_> =
+            listed.iter().map(|fd| unsafe { BorrowedFd::borrow_raw(*fd) }).collect();
+        let mut polled: Vec<_> =
+            sockets.iter().map(|socket| PollFd::new(socket, PollFlags::empty())).collect();
+        poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|count| count > 0)
+    }
+}
+
+/// A relay in the list of all.
+struct ListedRelay {
+    shared: Arc<ServerState>,
+    fd: RawFd,
+}
+
+impl ListedRelay {
+    fn new(shared: &Arc<ServerState>, application: &ClientSocket) -> Self {
+        let fd = application.fd().as_raw_fd();
+        shared.relays.0.lock().push(fd);
+        Self { shared: Arc::clone(shared), fd }
+    }
+}
+
+impl Drop for ListedRelay {
+    fn drop(&mut self) {
+        self.shared.relays.0.lock().retain(|fd| *fd != self.fd);
+        self.shared.all_closed.changed();
+    }
+}
+
 impl Connection {
-    /// Carries bytes until both sides have ended. The connection no longer counts: the application
-    /// has it, and bounds how many it takes.
+    /// Carries bytes until both sides have ended. Meanwhile the connection does not count: the
+    /// application has it, and bounds how many it takes.
     pub(super) async fn relay(&mut self) {
         let Some(ours) = self.exchange.response().lock().take_relayed() else { return };
-        self.guard.release();
         self.socket.clear_deadline();
         let application = socket::set_nonblocking(&ours).and_then(|()| ClientSocket::new(ours));
         let Ok(application) = application else { return };
         let mut state = RelayState {
+            _listed: ListedRelay::new(&self.shared, &application),
             application,
             unread: ReadBuffer::default(),
             client_ended: false,
             application_ended: false,
         };
+        self.guard.release();
         let carried = poll_fn(|cx| self.poll_relay(&mut state, cx)).await;
+        self.guard = ConnectionGuard::new(Arc::clone(&self.shared));
+        self.guard.served();
         drop(state);
         if carried.is_ok() {
             self.linger().await;
