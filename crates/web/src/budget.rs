@@ -199,10 +199,7 @@ impl Drop for BudgetShare {
 
 impl std::fmt::Debug for BudgetShare {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("BudgetShare")
-            .field("memory", &self.memory)
-            .field("spooled", &self.spooled)
-            .finish_non_exhaustive()
+        f.debug_struct("BudgetShare").finish_non_exhaustive()
     }
 }
 

@@ -5,24 +5,27 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// As often as an operator may want to see such a line, and no disk is filled.
-const INTERVAL: Duration = Duration::from_secs(1);
-
-/// Lets one line through in each second, and counts the others.
-#[derive(Default)]
-pub(crate) struct LineGate(Mutex<(Option<Instant>, u64)>);
+/// Lets one line through in each interval, and counts what it stands for.
+pub(crate) struct LineGate {
+    interval: Duration,
+    state: Mutex<(Option<Instant>, usize)>,
+}
 
 impl LineGate {
-    /// `Some`: the line is written, and says how many before it were not.
-    pub fn pass(&self, now: Instant) -> Option<u64> {
-        let mut state = self.0.lock();
-        let (last, held_back) = &mut *state;
-        if last.is_some_and(|last| now.saturating_duration_since(last) < INTERVAL) {
-            *held_back += 1;
+    pub fn every(interval: Duration) -> Self {
+        Self { interval, state: Mutex::default() }
+    }
+
+    /// As many events more. `Some`: the line is written, and says how many there were since the one before.
+    pub fn pass(&self, events: usize, now: Instant) -> Option<usize> {
+        let mut state = self.state.lock();
+        let (last, count) = &mut *state;
+        *count += events;
+        if last.is_some_and(|last| now.saturating_duration_since(last) < self.interval) {
             return None;
         }
         *last = Some(now);
-        Some(mem::take(held_back))
+        Some(mem::take(count))
     }
 }
 
@@ -32,10 +35,10 @@ mod tests {
 
     #[test]
     fn one_line_a_second_counts_the_others() {
-        let (gate, start) = (LineGate::default(), Instant::now());
+        let (gate, start) = (LineGate::every(Duration::from_secs(1)), Instant::now());
         let seen: Vec<_> = [0, 10, 999, 1000, 1001, 2500]
-            .map(|ms| gate.pass(start + Duration::from_millis(ms)))
+            .map(|ms| gate.pass(1, start + Duration::from_millis(ms)))
             .into();
-        assert_eq!(seen, [Some(0), None, None, Some(2), None, Some(1)]);
+        assert_eq!(seen, [Some(1), None, None, Some(3), None, Some(2)]);
     }
 }

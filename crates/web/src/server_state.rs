@@ -34,15 +34,9 @@ const FLUSH_AFTER: u32 = 32;
 /// one. With few connections it is an eighth of them.
 const MAKE_ROOM_MAX: usize = 32;
 /// Between two lines of the log about them.
-const LOG_PAUSE: Duration = Duration::from_secs(60);
-
-/// Idle connections that were closed to make room.
-#[derive(Default)]
-struct ClosedIdle {
-    /// Since the last line of the log.
-    count: usize,
-    logged_at: Option<Instant>,
-}
+const MADE_ROOM_EVERY: Duration = Duration::from_secs(60);
+/// Between two lines about long heads: as often as an operator may want to see them, and no disk is filled.
+const LONG_HEAD_EVERY: Duration = Duration::from_secs(1);
 
 /// Connections of one engine.
 #[derive(Default)]
@@ -83,7 +77,7 @@ pub(crate) struct ServerState {
     giving_up: AtomicBool,
     stopping: AtomicBool,
     connections: Mutex<ConnectionCounts>,
-    closed_idle: Mutex<ClosedIdle>,
+    closed_idle: LineGate,
     /// Acceptors that wait for a connection that closes or idles.
     pub lacking_room: AtomicUsize,
     /// When the workers' connections are compared again.
@@ -111,7 +105,7 @@ impl ServerState {
             http2_shares: AtomicUsize::new(0),
             lacked_proxy_header: AtomicBool::new(false),
             refused_upgrade: AtomicBool::new(false),
-            long_heads: LineGate::default(),
+            long_heads: LineGate::every(LONG_HEAD_EVERY),
             refused_proxy_source: AtomicBool::new(false),
             scratch: Mutex::new(vec![0; SCRATCH_BYTES].into_boxed_slice()),
             accept_changed: Notify::new(),
@@ -121,7 +115,7 @@ impl ServerState {
             giving_up: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             connections: Mutex::default(),
-            closed_idle: Mutex::default(),
+            closed_idle: LineGate::every(MADE_ROOM_EVERY),
             lacking_room: AtomicUsize::new(0),
             next_move: Mutex::new(Instant::now()),
             acceptors: AtomicUsize::new(0),
@@ -139,10 +133,10 @@ impl ServerState {
 
     /// Says in the log that a request was refused, and why.
     pub fn report_too_long(&self, client: &str, status: u16, what: &str) {
-        let Some(held_back) = self.long_heads.pass(Instant::now()) else { return };
-        let others = match held_back {
-            0 => String::new(),
-            _ => format!(". {held_back} like it before had no line"),
+        let others = match self.long_heads.pass(1, Instant::now()) {
+            None => return,
+            Some(1) => String::new(),
+            Some(count) => format!(". {} like it before had no line", count - 1),
         };
         self.feed.warn(&format!("answered {status} to {client}: {what}{others}"));
     }
@@ -297,16 +291,11 @@ impl ServerState {
     /// Has the connections closed that have idled longest; false: none idles. `why` is for the log.
     pub fn make_room(&self, why: impl FnOnce() -> String) -> bool {
         let closed = self.registry.close_idle((self.connections() / 8).clamp(1, MAKE_ROOM_MAX));
-        let mut all = self.closed_idle.lock();
-        all.count += closed;
-        let now = Instant::now();
-        if closed > 0 && all.logged_at.is_none_or(|at| now.duration_since(at) >= LOG_PAUSE) {
-            all.logged_at = Some(now);
-            let count = std::mem::take(&mut all.count);
-            self.feed.warn(&format!(
-                "closed {count} idle connections to make room for new ones: {}",
-                why()
-            ));
+        let lines = (closed > 0).then(|| self.closed_idle.pass(closed, Instant::now()));
+        if let Some(count) = lines.flatten() {
+            let why = why();
+            self.feed
+                .warn(&format!("closed {count} idle connections to make room for new ones: {why}"));
         }
         closed > 0
     }
