@@ -13,8 +13,6 @@ const FILE_BYTES_MIN: u64 = 64 * 1024;
 /// The part of the process's descriptors that files of the spool may take, as 1/n: the rest is for
 /// connections, which have three quarters, and the application.
 const DESCRIPTORS_PART: u64 = 8;
-/// What a stream costs while it waits for its client, beside its bytes (measured: 5.5 KB).
-const STREAM_BYTES: u64 = 6 * 1024;
 /// Less than this stays in memory: a file would not save much more than it costs.
 pub(crate) const SPOOLED_BYTES_MIN: usize = 16 * 1024;
 
@@ -25,8 +23,9 @@ pub struct BudgetLimits {
     /// taken, and its answers and bodies go to files. A browser's whole page fits several times;
     /// 12 hostile connections fill the worker's share.
     pub connection_memory_bytes_max: u64,
-    /// Bytes in memory for all connections. From three quarters on answers and bodies go to files at
-    /// once: the rest is for what disks write and threads produce meanwhile, and for small ones.
+    /// Bytes in memory for all connections. From a half of that on answers and bodies go to files at
+    /// once: the rest is for what disks write and threads produce meanwhile, and for small ones. The
+    /// heap has fragments and garbage beside it.
     pub memory_bytes_max: u64,
     /// Bytes in files for all connections, or four of the largest allowed body if that is more.
     /// A connection may have as much as is left free ("dynamic thresholds", Choudhury and Hahne
@@ -94,7 +93,7 @@ impl Budget {
 
     /// Whether answers and bodies should go to files.
     pub fn is_short(&self) -> bool {
-        self.memory.load(Relaxed) >= self.limits.memory_bytes_max / 4 * 3
+        self.memory.load(Relaxed) >= self.limits.memory_bytes_max / 2
     }
 
     /// Whether memory is used up, so that small ones have no room either.
@@ -165,7 +164,7 @@ impl BudgetShare {
 
     /// Holds so much from now on.
     pub(crate) fn set(&mut self, memory: usize, spooled: u64) {
-        let memory = if memory == 0 { 0 } else { memory as u64 + STREAM_BYTES };
+        let memory = memory as u64;
         let file_bytes_min = self.budget.worker.file_bytes_min;
         let spooled = if spooled == 0 { 0 } else { spooled.max(file_bytes_min) };
         let (worker, connection) = (&self.budget.worker, &self.budget);
@@ -220,7 +219,7 @@ mod tests {
         one.set(0, 200 << 20);
         assert!(!first.can_spool(1) && second.can_spool(100 << 20) && !second.can_spool(101 << 20));
         two.set(7, 1);
-        assert_eq!(worker.totals(), (7 + STREAM_BYTES, (200 << 20) + 10, 0));
+        assert_eq!(worker.totals(), (7, (200 << 20) + 10, 0));
         drop((one, two));
         assert_eq!(worker.totals(), (0, 0, 0));
     }

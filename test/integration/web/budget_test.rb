@@ -15,7 +15,7 @@ class BudgetTest < Minitest::Test
   RUBY
   CONNECTIONS = 12
   STREAMS = 40
-  # 192 MiB are held in memory; the rest are garbage of the application and what is on its way to files.
+  # 128 MiB are held in memory; the rest is garbage of the application and what is on its way to files.
   KIB_MAX = 320 * 1024
 
   def test_answers_that_nobody_takes
