@@ -20,9 +20,9 @@ const FORGIVEN_AN_ANSWER: u64 = 64 * FRAME_COST;
 /// PING frames with their answers: so much more than another byte it costs in a turn.
 const BLOCK_COST: u64 = 16;
 /// What a byte of a header block costs from which no request came.
-const BAD_BLOCK_COST: u64 = 32;
-/// The most that one of them costs: a client whose cookies are too large may try again.
-const BAD_BLOCK_COST_MAX: u64 = WASTE_MAX / 4;
+const BAD_BLOCK_COST: u64 = 64;
+/// The most that one of them costs: a client whose cookies are too large may try twice.
+const BAD_BLOCK_COST_MAX: u64 = WASTE_MAX / 2;
 /// The window bounds the bytes of a body which nobody reads; they cost this part until they are
 /// read. As large a part of the sent bytes is forgiven: 13 frames that open a window for 16 KiB,
 /// where Envoy allows 10.
