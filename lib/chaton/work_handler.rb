@@ -10,9 +10,9 @@ module Chaton
   # them already, and it would cost time for each of them.
   #
   # At the end of a graceful stop, {#interrupt} raises an exception in work that still runs. It can hit nothing else: it
-  # is raised only in threads on the list of those that run work, and a thread that leaves the list waits for an
-  # `interrupt` that has begun. Until the first one this costs a look at a variable; holding such exceptions back around
-  # each unit of work would cost as much as a small job does.
+  # is raised only in threads that run work, and a thread whose work ends waits for an `interrupt` that has begun. Until
+  # the first one this costs a look at a variable; holding such exceptions back around each unit of work would cost as
+  # much as a small job does.
   #
   # A subclass defines SHUTDOWN, the class of that exception, and these private methods:
   #
@@ -25,35 +25,48 @@ module Chaton
   # - `facts(work)` describes it in the log
   # - `forget_classes` empties caches before Rails reloads code
   class WorkHandler
+    # A thread and the work that it runs, if any. A thread has one in each handler: a Hash of those that run something
+    # would allocate memory for each unit of work.
+    class WorkPlace
+      attr_reader :thread
+      attr_accessor :work
+
+      def initialize(thread)
+        @thread = thread
+      end
+    end
+    private_constant :WorkPlace
+
     # @param log [Telemetry::Log]
     def initialize(log:)
       @log = log
       @debug = log.level == :debug
       @pid = ::Process.pid
       @reloader = reloader
-      @running = {}.compare_by_identity
+      @places = []
+      @place = :"chaton_place_#{object_id}"
       @lock = Mutex.new
       @interrupted = false
     end
 
     # Runs a unit of work. The work has an outcome afterwards, whatever user code does.
     def call(work)
-      thread = Thread.current
+      place = Thread.current[@place] || add_place
       started_s = monotonic_s
       begin
-        @running[thread] = work
+        place.work = work
         @reloader ? @reloader.wrap { run(work, started_s) } : run(work, started_s)
       rescue Exception => e # rubocop:disable Lint/RescueException -- Rails' reloader failed
         fail_work(work, e, nil, started_s)
       ensure
         # Open only while the thread is being killed.
         killed(work, started_s) if work.open?
-        @running.delete(thread)
+        place.work = nil
         wait_for_interrupt if @interrupted
       end
     rescue Shutdown
       # It came when the work had ended.
-      @running.delete(thread)
+      place.work = nil
     end
 
     # Raises SHUTDOWN in the work that was given up and still runs.
@@ -61,14 +74,20 @@ module Chaton
     # @return [Array] this work
     def interrupt
       @lock.synchronize do
-        # Before the list is read: who leaves it later waits for the lock.
+        # Before the work is read: a thread whose work ends later waits for the lock.
         @interrupted = true
-        given_up = @running.to_a.select { |_, work| given_up?(work) }
+        given_up = @places.map { |place| [place.thread, place.work] }.select { |_, work| work && given_up?(work) }
         given_up.each { |thread, _| thread.raise(self.class::SHUTDOWN) }.map(&:last)
       end
     end
 
     private
+
+    def add_place
+      place = WorkPlace.new(Thread.current)
+      @lock.synchronize { @places = @places.select { |other| other.thread.alive? } << place }
+      Thread.current[@place] = place
+    end
 
     # Handles the exception that an interrupt has raised in this thread, if any, before it could hit the next work.
     def wait_for_interrupt
