@@ -110,9 +110,12 @@ impl TryFrom<String> for Network {
     fn try_from(text: String) -> Result<Self, String> {
         let parse = || {
             let (address, bits) = text.split_once('/')?;
-            let address: IpAddr = address.parse().ok()?;
+            let (given, bits): (IpAddr, u32) = (address.parse().ok()?, bits.parse().ok()?);
+            // Mapped addresses are compared as those of IPv4.
+            let address = given.to_canonical();
+            let bits = if address == given { bits } else { bits.checked_sub(96)? };
             let bits_max = if address.is_ipv4() { 32 } else { 128 };
-            Some(Self { address, bits: bits.parse().ok().filter(|bits| *bits <= bits_max)? })
+            (bits <= bits_max).then_some(Self { address, bits })
         };
         parse().ok_or_else(|| format!("{text:?} is no network such as 10.0.0.0/8"))
     }

@@ -325,8 +325,10 @@ impl TlsListener {
         let files = self.settings.certificates.iter().map(|files| &files.cert);
         let served = state.loaded.1.iter().zip(files);
         let served: Vec<_> = served.filter_map(|(one, cert)| Some(((*one)?, cert))).collect();
-        for ((validity, cert), own) in served.iter().zip(self.gauges.iter().cycle()) {
-            own.set_certificate(&self.label, &cert.to_string_lossy(), validity.until_s());
+        if let Some(own) = &self.gauges {
+            for (validity, cert) in &served {
+                own.set_certificate(&self.label, &cert.to_string_lossy(), validity.until_s());
+            }
         }
         let first = served.iter().min();
         let late = first.is_some_and(|(validity, _)| validity.is_late(SystemTime::now()));

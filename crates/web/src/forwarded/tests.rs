@@ -189,6 +189,7 @@ fn networks_contain_the_addresses_with_their_leading_bits() {
         ("fc00::/7", "fdff::1", "fe00::1"),
         ("::1/128", "::1", "::2"),
         ("::/0", "ffff::", "1.2.3.4"),
+        ("::ffff:10.0.0.0/104", "10.9.0.1", "11.0.0.0"),
     ] {
         assert!(contains(network, inside), "{network} {inside}");
         assert!(!contains(network, outside), "{network} {outside}");
