@@ -43,8 +43,10 @@ module Crossings
         end
       end
 
+      # Lets the application go on at its gate, if it has one. Another line would wait unread until the application
+      # closes its end, and what it said last would be lost by the reset.
       def release
-        @socket&.puts
+        @socket.puts if @gate
       rescue IOError, SystemCallError
         # The application has gone on by itself, and is done.
         nil
