@@ -7,7 +7,7 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::sync::Arc;
 
 use crate::body_part::BodyPart;
-use crate::budget::{ConnectionBudget, NoRoom};
+use crate::budget::ConnectionBudget;
 use crate::limits::Limits;
 use crate::read_buffer::ReadBuffer;
 use crate::response_head::{status_of, ResponseFraming};
@@ -77,7 +77,7 @@ pub(crate) struct PendingResponse {
     /// Whether the connection may serve another request after this response.
     keep_alive: bool,
     framing: ResponseFraming,
-    send_buffer: SendBuffer,
+    pub send_buffer: SendBuffer,
     task: TaskState,
     /// The connection's output buffer, lent to the next head.
     spare: Vec<u8>,
@@ -334,11 +334,6 @@ impl PendingResponse {
         }
     }
 
-    /// See [`SendBuffer::begin_spool`].
-    pub fn begin_spool(&mut self, limits: &Limits) -> Option<SpoolWrite> {
-        self.send_buffer.begin_spool(limits)
-    }
-
     /// See [`SendBuffer::end_spool`]; also returns whether to wake the IO thread.
     pub fn end_spool(&mut self, write: SpoolWrite) -> (VecDeque<Segment>, bool) {
         (self.send_buffer.end_spool(write), self.needs_wake())
@@ -413,32 +408,10 @@ impl PendingResponse {
         self.producer_waits && self.send_buffer.has_ample_capacity(limits)
     }
 
-    /// See [`SendBuffer::begin_relief`].
-    pub fn begin_relief(
-        &mut self,
-        sending: &mut VecDeque<Segment>,
-    ) -> Result<Option<SpoolWrite>, NoRoom> {
-        self.send_buffer.begin_relief(sending)
-    }
-
-    /// See [`SendBuffer::end_relief`].
-    pub fn end_relief(
-        &mut self,
-        write: SpoolWrite,
-        sending: &mut VecDeque<Segment>,
-    ) -> VecDeque<Segment> {
-        self.send_buffer.end_relief(write, sending)
-    }
-
     /// Everything was sent; true when a waiting producer should be woken.
     pub fn settle(&mut self) -> bool {
         self.send_buffer.settle();
         self.producer_waits
-    }
-
-    /// See [`SendBuffer::needs_relief`].
-    pub fn needs_relief(&self) -> bool {
-        self.send_buffer.needs_relief()
     }
 
     /// Whether the final response has not begun.

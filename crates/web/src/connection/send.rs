@@ -87,7 +87,8 @@ impl Connection {
                     self.report_sent(sent);
                     // The application may wait for the body before it goes on.
                     self.poll_upload(cx);
-                    let relief = self.exchange.response().lock().begin_relief(&mut self.sending);
+                    let relief =
+                        self.exchange.response().lock().send_buffer.begin_relief(&mut self.sending);
                     if let Some(write) = relief.map_err(|_| Closing::Now)? {
                         return Poll::Ready(Ok(Pause::ForRelief(write)));
                     }
@@ -220,7 +221,7 @@ pub(super) async fn relieve(
     });
     // The runtime ends before the thread is done only at a stop.
     let Ok(write) = write.await else { return };
-    let rest = exchange.response().lock().end_relief(write, sending);
+    let rest = exchange.response().lock().send_buffer.end_relief(write, sending);
     drop(rest);
     exchange.notify_capacity();
 }

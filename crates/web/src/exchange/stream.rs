@@ -83,7 +83,7 @@ impl Exchange {
         let until = Instant::now() + timeout;
         let mut response = self.response.lock();
         loop {
-            if let Some(mut write) = response.begin_spool(limits) {
+            if let Some(mut write) = response.send_buffer.begin_spool(limits) {
                 MutexGuard::unlocked(&mut response, || write.run());
                 self.end_spool(&mut response, write);
                 continue;
@@ -117,7 +117,7 @@ impl Exchange {
     pub fn wait_for_relief(&self) {
         let until = Instant::now() + RELIEF_WAIT;
         let mut response = self.response.lock();
-        while response.needs_relief() && response.start_wait() {
+        while response.send_buffer.needs_relief() && response.start_wait() {
             let timed_out = self.capacity.wait_until(&mut response, until).timed_out();
             response.end_wait();
             if timed_out {

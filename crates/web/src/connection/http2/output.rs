@@ -87,7 +87,7 @@ impl Http2Stream {
         if room > 0 && self.client.handed.has_room() {
             return Ok(room.min(wanted));
         }
-        let relief = self.exchange.response().lock().begin_relief(&mut self.sending);
+        let relief = self.exchange.response().lock().send_buffer.begin_relief(&mut self.sending);
         if let Some(write) = relief.map_err(|_| StreamEnd::Cut)? {
             relieve(&self.exchange, &mut self.sending, write).await;
         }
