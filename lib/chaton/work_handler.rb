@@ -52,7 +52,7 @@ module Chaton
     # Runs a unit of work. The work has an outcome afterwards, whatever user code does.
     def call(work)
       place = Thread.current[@place] || add_place
-      started_s = monotonic_s
+      started_s = ::Process.clock_gettime(::Process::CLOCK_MONOTONIC)
       begin
         place.work = work
         @reloader ? @reloader.wrap { run(work, started_s) } : run(work, started_s)

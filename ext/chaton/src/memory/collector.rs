@@ -255,7 +255,6 @@ impl Collector {
         let monitor = self.monitor;
         let allocated = monitor.stats.allocated.read();
         let malloc = monitor.stats.malloc.read();
-        let now = clock::now_ns();
         let latest = monitor.latest.load(Relaxed);
         monitor.malloc_seen.store(malloc, Relaxed);
         let collected = self.seen.lock().latest != latest;
@@ -272,7 +271,7 @@ impl Collector {
         if collected {
             seen.latest = latest;
             seen.forgiven = 0;
-            if now >= seen.held_next_ns {
+            if clock::now_ns() >= seen.held_next_ns {
                 drop(seen);
                 self.read_held();
                 seen = self.seen.lock();
@@ -297,6 +296,7 @@ impl Collector {
             ..GcReading::default()
         };
         if collect::is_full_due(&self.budget(), &reading) {
+            let now = clock::now_ns();
             reading.overdue_ns = now - *seen.full_due_since_ns.get_or_insert(now);
         } else {
             seen.full_due_since_ns = None;
