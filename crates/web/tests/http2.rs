@@ -529,6 +529,7 @@ fn the_heads_of_a_connection_are_bounded_together() {
         }
     }
     assert_eq!((answered, refused), (34, 6));
+    assert_eq!(server.engine.stats().no_room_total, 6);
     assert_eq!(client.text(client.send(request(), b"x")).0, 200);
 }
 

@@ -108,12 +108,10 @@ impl Connection {
         loop {
             let inwards = self.carry_in(state, cx)?;
             let outwards = self.carry_out(state, cx)?;
+            let has_sent = state.application_ended && !self.socket.has_output();
             // An application that has closed its end takes nothing more either.
-            if state.application_ended && !self.socket.has_output() {
-                // One that has closed its end takes nothing more either.
-                if state.client_ended || state.application.poll_hung_up(cx) {
-                    return Poll::Ready(Ok(()));
-                }
+            if has_sent && (state.client_ended || state.application.poll_hung_up(cx)) {
+                return Poll::Ready(Ok(()));
             }
             turn += inwards + outwards;
             if turn > TURN_BYTES_MAX {

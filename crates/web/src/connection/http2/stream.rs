@@ -129,7 +129,10 @@ impl Http2Stream {
             }
             Err(StreamEnd::NeedsHttp1) => self.require_http1(),
             // Clients make the request again by themselves (RFC 9113 section 8.7).
-            Err(StreamEnd::NoRoom) => self.reset(Reason::REFUSED_STREAM),
+            Err(StreamEnd::NoRoom) => {
+                self.shared.exchanges.budget.count_refused();
+                self.reset(Reason::REFUSED_STREAM);
+            }
             Err(StreamEnd::Refused { response, has_head }) => self.refuse(response, has_head),
         }
     }
