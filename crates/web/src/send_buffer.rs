@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use crate::body_part::BodyPart;
 use crate::budget::{BudgetShare, ConnectionBudget, NoRoom, SPOOLED_BYTES_MIN};
+use crate::disk::FileRange;
 use crate::limits::Limits;
 
 /// Gathered writes end a segment at this size; a larger one would be copied
@@ -23,9 +24,9 @@ pub(crate) enum Segment {
     /// Memory kept alive by its owner; `at..end` is left to send.
     Pinned { memory: Box<dyn AsRef<[u8]> + Send>, at: usize, end: usize },
     /// A range of a file of the application.
-    File { file: File, offset: u64, left: u64 },
+    File(FileRange),
     /// A range of the response's own temporary file.
-    Spool { file: Arc<File>, offset: u64, left: u64 },
+    Spool(FileRange),
 }
 
 /// Less is not counted while it is not known to wait for the client: most answers are sent at once.
@@ -85,15 +86,14 @@ impl Segment {
         match self {
             Self::Bytes { bytes, at } => Some(&bytes[*at..]),
             Self::Pinned { memory, at, end } => (**memory).as_ref().get(*at..*end),
-            Self::File { .. } | Self::Spool { .. } => None,
+            Self::File(_) | Self::Spool(_) => None,
         }
     }
 
-    /// The unsent range of a file: where it begins, and its length.
-    pub fn unsent_file(&self) -> Option<(&File, u64, u64)> {
+    /// The unsent range of a file.
+    pub fn file_range(&mut self) -> Option<&mut FileRange> {
         match self {
-            Self::File { file, offset, left } => Some((file, *offset, *left)),
-            Self::Spool { file, offset, left } => Some((file, *offset, *left)),
+            Self::File(range) | Self::Spool(range) => Some(range),
             Self::Bytes { .. } | Self::Pinned { .. } => None,
         }
     }
@@ -229,7 +229,7 @@ impl SendBuffer {
                 self.back().push_back(Segment::Pinned { memory, at: 0, end: len as usize });
             }
             BodyPart::File { file, offset, .. } => {
-                self.back().push_back(Segment::File { file, offset, left: len });
+                self.back().push_back(Segment::File(FileRange::new(Arc::new(file), offset, len)));
             }
         }
     }
@@ -368,13 +368,13 @@ impl SendBuffer {
     }
 
     fn push_spooled(&mut self, file: Arc<File>, offset: u64, len: u64) {
-        if let Some(Segment::Spool { file: last, offset: start, left }) = self.segments.back_mut() {
-            if *start + *left == offset && Arc::ptr_eq(last, &file) {
-                *left += len;
+        if let Some(Segment::Spool(last)) = self.segments.back_mut() {
+            if last.offset + last.left == offset && Arc::ptr_eq(&last.file, &file) {
+                last.left += len;
                 return;
             }
         }
-        self.segments.push_back(Segment::Spool { file, offset, left: len });
+        self.segments.push_back(Segment::Spool(FileRange::new(file, offset, len)));
     }
 
     /// Moves all segments but those behind a [`SpoolWrite`] to `into`, which must be empty.
@@ -477,13 +477,13 @@ mod tests {
                     memory += bytes.len();
                     out.extend(bytes);
                 }
-                Segment::Spool { file, offset, left } => {
+                Segment::Spool(FileRange { file, offset, left, .. }) => {
                     let mut bytes = vec![0; left as usize];
                     file.read_exact_at(&mut bytes, offset).unwrap();
                     spooled += left;
                     out.extend(bytes);
                 }
-                Segment::Pinned { .. } | Segment::File { .. } => unreachable!("not used here"),
+                Segment::Pinned { .. } | Segment::File(_) => unreachable!("not used here"),
             }
         }
         send_buffer.sent(memory, spooled, &mut Vec::new());

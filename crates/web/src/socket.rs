@@ -80,16 +80,8 @@ pub(crate) fn accept(listener: impl AsFd) -> io::Result<(OwnedFd, Option<IpAddr>
 
 /// Whether a socket has something to read or to accept at this moment.
 pub(crate) fn is_readable(socket: impl AsFd) -> bool {
-    is_ready(socket, PollFlags::IN)
-}
-
-/// Whether a socket takes more at this moment.
-pub(crate) fn is_writable(socket: impl AsFd) -> bool {
-    is_ready(socket, PollFlags::OUT)
-}
-
-fn is_ready(socket: impl AsFd, flags: PollFlags) -> bool {
-    let mut fds = [PollFd::new(&socket, flags)];
+    let mut fds = [PollFd::new(&socket, PollFlags::IN)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0) && fds[0].revents().contains(flags)
+    poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0)
+        && fds[0].revents().contains(PollFlags::IN)
 }

@@ -6,7 +6,6 @@ use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 use std::task::{Context, Poll};
 
-use crate::disk;
 use crate::exchange::Exchange;
 use crate::send_buffer::{Segment, SpoolWrite};
 use crate::socket;
@@ -19,9 +18,6 @@ const RECYCLED_BYTES_MAX: usize = 64 * 1024;
 
 /// Bytes one connection sends before others are served.
 const TURN_BYTES_MAX: usize = 1024 * 1024;
-
-/// Bytes read at once on a thread that may wait for the disk: a TLS session takes no more.
-const DISK_BYTES_MAX: u64 = 64 * 1024;
 
 /// Why sending pauses.
 enum Pause {
@@ -64,7 +60,7 @@ impl Connection {
         loop {
             match poll_fn(|cx| self.poll_send(cx, &mut sent)).await? {
                 Pause::AtEnd => break,
-                Pause::ForDisk => self.send_from_disk(&mut sent).await?,
+                Pause::ForDisk => self.warm_up(&mut sent).await?,
                 Pause::ForRelief(write) => {
                     relieve(&self.exchange, &mut self.sending, write).await;
                 }
@@ -78,10 +74,16 @@ impl Connection {
         cx: &mut Context,
         sent: &mut SentBytes,
     ) -> Poll<Result<Pause, Closing>> {
-        let (mut turn, mut cached) = (0, 0);
+        let mut turn = 0;
         while !self.sending.is_empty() || self.socket.has_output() {
-            match self.write_some(&mut cached) {
-                Ok(Some(some)) => turn += self.note_sent(some, sent) as usize,
+            match self.write_some() {
+                Ok(Some(some)) => {
+                    self.socket.note_progress(some.total());
+                    sent.add(some);
+                    self.sent += some.total();
+                    turn += some.total() as usize;
+                    add(&self.shared.counters.sent_bytes, some.total());
+                }
                 Ok(None) => return Poll::Ready(Ok(Pause::ForDisk)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.report_sent(sent);
@@ -112,20 +114,11 @@ impl Connection {
         Poll::Ready(Ok(Pause::AtEnd))
     }
 
-    fn note_sent(&mut self, some: SentBytes, sent: &mut SentBytes) -> u64 {
-        self.socket.note_progress(some.total());
-        sent.add(some);
-        self.sent += some.total();
-        add(&self.shared.counters.sent_bytes, some.total());
-        some.total()
-    }
-
-    /// Sends with one system call; `None`: the file at the front is not in memory. Its first `cached`
-    /// bytes are known to be.
-    fn write_some(&mut self, cached: &mut u64) -> io::Result<Option<SentBytes>> {
+    /// Sends with one system call; `None`: the file at the front is not in memory.
+    fn write_some(&mut self) -> io::Result<Option<SentBytes>> {
         let Self { socket, sending, recycled, shared, .. } = self;
         let Some(session) = socket.tls_mut() else {
-            return write_some(socket.fd(), sending, recycled, cached);
+            return write_some(socket.fd(), sending, recycled);
         };
         let mut sent = SentBytes::default();
         if !session.has_output() {
@@ -142,41 +135,13 @@ impl Connection {
         Ok(Some(sent))
     }
 
-    /// Sends some of the file at the front, which a thread reads that may wait for the disk. So does
-    /// a file whose file system can't tell what is in memory.
-    async fn send_from_disk(&mut self, sent: &mut SentBytes) -> Result<(), Closing> {
+    /// Has the file at the front read into memory.
+    async fn warm_up(&mut self, sent: &mut SentBytes) -> Result<(), Closing> {
         self.report_sent(sent);
-        let front = self.sending.front().and_then(Segment::unsent_file);
-        let Some((file, offset, left)) = front else { return Ok(()) };
-        let len = left.min(TURN_BYTES_MAX as u64);
-        let done = if let Some(session) = self.socket.tls_mut() {
-            let bytes = disk::read(file, offset, len.min(DISK_BYTES_MAX) as usize).await;
-            bytes.and_then(|bytes| session.encrypt(&bytes))
-        } else {
-            disk::send(self.socket.fd(), file, offset, len).await
-        };
-        let len = match done {
-            Ok(len) if len > 0 => len,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                return poll_fn(|cx| self.poll_room(cx)).await;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
-            // Or the file is shorter than promised: only closing the connection tells the client.
-            _ => return Err(Closing::Now),
-        };
-        let some = advance(&mut self.sending, len, &mut self.recycled);
-        self.note_sent(some, sent);
-        Ok(())
-    }
-
-    /// Waits until the socket takes more, after it took nothing on another thread. An event that has
-    /// come since then may be forgotten here, so this looks at the socket as well.
-    fn poll_room(&mut self, cx: &mut Context) -> Poll<Result<(), Closing>> {
-        self.poll_upload(cx);
-        if self.poll_send_again(cx)? || socket::is_writable(self.socket.fd()) {
-            return Poll::Ready(Ok(()));
+        match self.sending.front_mut().and_then(Segment::file_range) {
+            Some(range) => range.warm_up().await.map_err(|_| Closing::Now),
+            None => Ok(()),
         }
-        Poll::Pending
     }
 
     /// Called when the socket is full; true when it takes more after all.
@@ -226,29 +191,17 @@ pub(super) async fn relieve(
     exchange.notify_capacity();
 }
 
-/// Sends with one system call.
+/// Sends with one system call; `None`: the file at the front is not in memory.
 fn write_some(
     socket: BorrowedFd,
     segments: &mut VecDeque<Segment>,
     recycled: &mut Vec<u8>,
-    cached: &mut u64,
 ) -> io::Result<Option<SentBytes>> {
-    let sent = match segments.front().and_then(Segment::unsent_file) {
-        Some((file, offset, left)) => {
-            if *cached == 0 {
-                *cached = disk::cached_len(file, offset, left.min(TURN_BYTES_MAX as u64));
-            }
-            if *cached == 0 {
-                return Ok(None);
-            }
-            let len = socket::sendfile(socket, file, offset, *cached)?;
-            if len == 0 {
-                // The file is shorter than promised: only closing the connection tells the client.
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            *cached -= len as u64;
-            len
-        }
+    let sent = match segments.front_mut().and_then(Segment::file_range) {
+        Some(range) => match range.send(socket)? {
+            Some(len) => len,
+            None => return Ok(None),
+        },
         None => send_memory(socket, segments)?,
     };
     Ok(Some(advance(segments, sent, recycled)))
@@ -281,9 +234,9 @@ pub(super) fn advance(
     recycled: &mut Vec<u8>,
 ) -> SentBytes {
     let mut sent = SentBytes::default();
-    let (offset, left, sent_of_file) = match segments.front_mut() {
-        Some(Segment::File { offset, left, .. }) => (offset, left, &mut sent.files),
-        Some(Segment::Spool { offset, left, .. }) => (offset, left, &mut sent.spooled),
+    let (range, sent_of_file) = match segments.front_mut() {
+        Some(Segment::File(range)) => (range, &mut sent.files),
+        Some(Segment::Spool(range)) => (range, &mut sent.spooled),
         _ => {
             advance_memory(segments, len, recycled);
             sent.memory = len;
@@ -291,9 +244,9 @@ pub(super) fn advance(
         }
     };
     *sent_of_file = len as u64;
-    *offset += len as u64;
-    *left -= len as u64;
-    if *left == 0 {
+    range.offset += len as u64;
+    range.left -= len as u64;
+    if range.left == 0 {
         segments.pop_front();
     }
     sent

@@ -1,7 +1,6 @@
 //! The TLS of one connection: between its socket and what it reads and writes.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -9,7 +8,6 @@ use std::task::{ready, Context, Poll};
 
 use rustls::{ServerConfig, ServerConnection};
 
-use crate::disk::read_cached;
 use crate::send_buffer::Segment;
 use crate::socket;
 use crate::tls::HTTP2;
@@ -139,17 +137,17 @@ impl TlsSession {
         scratch: &mut [u8],
     ) -> io::Result<Option<SentBytes>> {
         let mut all = SentBytes::default();
-        while !segments.is_empty() {
-            let taken = match segments.front().and_then(Segment::unsent_file) {
-                Some(range) => match self.encrypt_range(range, scratch)? {
-                    Some(len) => len,
+        while let Some(front) = segments.front_mut() {
+            let taken = if let Some(range) = front.file_range() {
+                let room = scratch.len().min(FILE_BYTES_MAX);
+                match range.read(&mut scratch[..room])? {
+                    Some(len) => self.encrypt(&scratch[..len])?,
                     None => return Ok((all.total() > 0).then_some(all)),
-                },
-                None => {
-                    let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-                    let count = memory_slices(segments, &mut slices);
-                    self.encrypt_slices(&slices[..count])?
                 }
+            } else {
+                let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+                let count = memory_slices(segments, &mut slices);
+                self.encrypt_slices(&slices[..count])?
             };
             if taken == 0 {
                 break;
@@ -157,21 +155,6 @@ impl TlsSession {
             all.add(advance(segments, taken, recycled));
         }
         Ok(Some(all))
-    }
-
-    fn encrypt_range(
-        &mut self,
-        (file, offset, left): (&File, u64, u64),
-        scratch: &mut [u8],
-    ) -> io::Result<Option<usize>> {
-        let wanted =
-            scratch.len().min(FILE_BYTES_MAX).min(usize::try_from(left).unwrap_or(usize::MAX));
-        match read_cached(file, &mut scratch[..wanted], offset)? {
-            // The file is shorter than promised: only a cut tells the client.
-            Some(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-            Some(len) => self.encrypt(&scratch[..len]).map(Some),
-            None => Ok(None),
-        }
     }
 
     /// A response was cut off: the peer must not take the end for a good one.

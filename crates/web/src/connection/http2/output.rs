@@ -1,15 +1,14 @@
 //! Sending a response: its head, then its segments as the client takes them.
 
-use std::fs::File;
 use std::future::poll_fn;
+use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::StatusCode;
 
-use crate::disk;
-use crate::send_buffer::Segment;
+use crate::disk::FileRange;
 
 use super::super::request::body_bytes_min;
 use super::super::send::{advance, relieve, SentBytes};
@@ -66,9 +65,9 @@ impl Http2Stream {
     /// Bytes left of the first segment that has any.
     fn left_of_first(&mut self) -> Option<u64> {
         loop {
-            let front = self.sending.front()?;
-            let left = match front.unsent_file() {
-                Some((.., left)) => left,
+            let front = self.sending.front_mut()?;
+            let left = match front.file_range() {
+                Some(range) => range.left,
                 None => front.unsent_memory().map_or(0, |bytes| bytes.len() as u64),
             };
             if left > 0 {
@@ -151,13 +150,13 @@ impl Http2Stream {
         last: bool,
         sent: &mut SentBytes,
     ) -> Result<(), StreamEnd> {
-        let mut bytes = match self.sending.front().and_then(Segment::unsent_file) {
-            Some(range) => read(range, room).await?,
-            None => {
-                let front = self.sending.front().and_then(Segment::unsent_memory);
-                let unsent = front.unwrap_or_default();
-                Bytes::copy_from_slice(&unsent[..unsent.len().min(room).min(DATA_BYTES_MAX)])
-            }
+        let room = room.min(DATA_BYTES_MAX);
+        let Some(front) = self.sending.front_mut() else { return Ok(()) };
+        let bytes = if let Some(range) = front.file_range() {
+            read(range, room).await.map_err(|_| StreamEnd::Cut)?
+        } else {
+            let unsent = front.unsent_memory().unwrap_or_default();
+            Bytes::copy_from_slice(&unsent[..unsent.len().min(room)])
         };
         sent.add(advance(&mut self.sending, bytes.len(), &mut self.recycled));
         self.sent += bytes.len() as u64;
@@ -166,10 +165,6 @@ impl Http2Stream {
         self.has_ended = is_end;
         let handed = &self.client.handed;
         let body = self.body.as_mut().ok_or(StreamEnd::Cut)?;
-        while bytes.len() > DATA_BYTES_MAX {
-            let frame = handed.hand_over(bytes.split_to(DATA_BYTES_MAX));
-            body.send_data(frame, false).map_err(|_| StreamEnd::Gone)?;
-        }
         body.send_data(handed.hand_over(bytes), is_end).map_err(|_| StreamEnd::Gone)
     }
 
@@ -187,19 +182,14 @@ impl Http2Stream {
     }
 }
 
-/// Reads as much as one frame holds, or on a thread that may wait for the disk as much as there is room for.
-async fn read((file, offset, left): (&File, u64, u64), room: usize) -> Result<Bytes, StreamEnd> {
-    let wanted = left.min(room as u64) as usize;
-    let mut bytes = vec![0; wanted.min(DATA_BYTES_MAX)];
-    match disk::read_cached(file, &mut bytes, offset) {
-        Ok(Some(len)) => bytes.truncate(len),
-        Ok(None) => bytes = disk::read(file, offset, wanted).await.map_err(|_| StreamEnd::Cut)?,
-        Err(_) => return Err(StreamEnd::Cut),
-    }
-    // An empty one is shorter than promised: only an error tells the client.
-    if bytes.is_empty() {
-        Err(StreamEnd::Cut)
-    } else {
-        Ok(bytes.into())
+/// Reads from the front of a range, first into memory if it is not there.
+async fn read(range: &mut FileRange, room: usize) -> io::Result<Bytes> {
+    let mut bytes = vec![0; room.min(usize::try_from(range.left).unwrap_or(room))];
+    loop {
+        if let Some(len) = range.read(&mut bytes)? {
+            bytes.truncate(len);
+            return Ok(bytes.into());
+        }
+        range.warm_up().await?;
     }
 }
