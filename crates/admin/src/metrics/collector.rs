@@ -93,7 +93,7 @@ impl Scrape {
         let mut shed = metric(encoder, "requests_shed", MetricType::Counter, None, help)?;
         counter(&mut shed, &[], self.shed as f64)?;
         let help =
-            "Bodies refused and answers cut because clients held all the room in memory and files";
+            "Requests and bodies refused and answers cut because clients held all the room in memory and files";
         let mut no_room = metric(encoder, "requests_no_room", MetricType::Counter, None, help)?;
         counter(&mut no_room, &[], self.no_room as f64)?;
         let help = "Spans of traces that the collector took, or that were dropped";
