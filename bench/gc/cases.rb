@@ -2,6 +2,7 @@
 
 require_relative "../peers/chaton_with"
 require_relative "../peers/puma"
+require_relative "../peers/puma_with_jemalloc"
 require_relative "../support/bar"
 require_relative "../support/case"
 require_relative "apps"
@@ -18,7 +19,7 @@ module Bench
       module_function
 
       # @return [Array<Case>]
-      def all = [curve, gaps, *tracer, summary]
+      def all = [curve, payloads, gaps, *tracer, summary]
 
       def curve
         large = ChatonWith.new(settings: %(memory { eden "#{LARGE_EDEN}" }), note: "eden #{LARGE_EDEN}")
@@ -28,6 +29,15 @@ module Bench
             shows: %i[full_rate full_rss_mb gc_us p99_ms p999_ms],
             bars: [Bar.at_least(:full_rate, 1.25), Bar.at_most(:full_rss_mb, 1.5), Bar.at_most(:gc_us, 1 / 3r),
                    Bar.at_most(:p999_ms, 1 / 3r), Bar.at_least(:full_rate, 1.5, of: large.label)])
+      end
+
+      def payloads
+        servers = [ChatonWith, Puma, PumaWithJemalloc].map { |server| server.new(threads: "25:25") }
+        glibc, jemalloc = servers.last(2).map(&:label)
+        row(name: "payloads", kind: :cost, rounds: 5, seconds: 10, connections: 25, rackup: PAYLOADS,
+            title: "documents of 10 KB to 2 MB, 25 threads and clients", servers:, shows: %i[rps cpu_us p99_ms rss_mb],
+            bars: [Bar.at_most(:cpu_us, 1 / 1.1r, against: glibc), Bar.at_most(:cpu_us, 1 / 1.1r, against: jemalloc),
+                   Bar.at_most(:rss_mb, 1 / 2.5, against: glibc), Bar.at_most(:rss_mb, 0.65, against: jemalloc)])
       end
 
       def gaps

@@ -190,6 +190,7 @@ module Chaton
     # @return [Boolean] whether all pool threads have ended
     def shut(deadline, idle)
       @tracer_control.stop
+      @memory.keep
       @native_pool.close if idle
       ended = idle && @pool.join(JOIN_S)
       @roles.each_value { |role| role.wait([deadline - now_s, 0.0].max) } if idle

@@ -286,7 +286,8 @@ fn figures(worker: usize, scoreboard: &Scoreboard, row: usize) -> WorkerFigures 
         ("held", gauges.held_bytes.load(Relaxed) as f64),
         ("spooled", gauges.spooled_bytes.load(Relaxed) as f64),
     ];
-    let heap = gauges.heap.gauges().into_iter();
+    let reason = ("eden_reason", &gauges.heap.eden_reason);
+    let heap = gauges.heap.gauges().into_iter().chain([reason]);
     WorkerFigures {
         worker: worker.to_string(),
         gauges: gauges_of,

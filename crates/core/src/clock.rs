@@ -19,6 +19,11 @@ pub fn boot_ns() -> u64 {
     read_ns(ClockId::Boottime)
 }
 
+/// CPU time of this process so far (ns).
+pub fn process_cpu_ns() -> u64 {
+    read_ns(ClockId::ProcessCPUTime)
+}
+
 /// Seconds since 1970.
 pub fn wall_s() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()

@@ -4,6 +4,7 @@
 pub mod allocator;
 pub mod collection_summary;
 pub mod collector;
+pub mod eden;
 pub mod gc_api;
 pub mod gc_monitor;
 pub mod gc_stat;

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
 use chaton_core::process::scoreboard::Scoreboard;
+use chaton_memory::eden::EdenReason;
 use magnus::{function, method, prelude::*, Error, RHash, RModule, RString, Ruby};
 
 use crate::error;
@@ -73,6 +74,8 @@ impl RbScoreboard {
         for (name, gauge) in slot.heap.gauges() {
             hash.aset(ruby.to_symbol(name), gauge.load(Relaxed))?;
         }
+        let reason = EdenReason::of(slot.heap.eden_reason.load(Relaxed));
+        hash.aset(ruby.to_symbol("eden_reason"), reason.word())?;
         Ok(hash)
     }
 

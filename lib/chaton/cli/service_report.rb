@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../config/types"
+require_relative "../telemetry/size"
 
 module Chaton
   class CLI
@@ -15,7 +16,7 @@ module Chaton
       end
 
       # @return [Array<String>]
-      def lines = [requests, connections, queue, threads, collections, jobs].compact
+      def lines = [requests, connections, queue, threads, collections, eden, jobs].compact
 
       private
 
@@ -52,6 +53,15 @@ module Chaton
         inside_ms = (memory["gc_inside_ns"].to_i / 1e6).round(1)
         "garbage: collected #{number(minor + major)} times, #{number(major)} of them in full; " \
           "#{number(inside_ms)} ms of it while work ran"
+      end
+
+      def eden
+        memory = @facts["memory"] or return
+        bytes, reason, share = memory.values_at("eden_bytes", "eden_reason", "gc_share_ppm")
+        return unless bytes
+
+        "eden: #{Telemetry::Size.of(bytes)} between two collections (#{reason}); they take " \
+          "#{format("%.1f", share.to_i / 1e4)} % of the work's CPU time"
       end
 
       def jobs

@@ -34,7 +34,7 @@ module Chaton
         @eden.grow
         disable_full_marks
         Native::Memory.background(true)
-        @native = Native::Collector.start(native_pool, @eden.slots_max, @eden.malloc_bytes)
+        @native = Native::Collector.start(native_pool, @eden.slots_max, @eden.bytes, @eden.limit_bytes)
         self
       end
 
@@ -52,8 +52,12 @@ module Chaton
       # Collects and trims as far as that was postponed until the process is idle. Called on the support thread.
       def idle(*)
         @native.idle_work
+        keep
         report if @settings.summary
       end
+
+      # Keeps what was found out for the next worker and the next start.
+      def keep = @eden.keep(@native.stats.fetch(:eden_bytes))
 
       # Runs the full collection that Ruby has wanted while no unit of work ended. Called on the support thread.
       def full(*) = @native.full

@@ -1,32 +1,55 @@
 # frozen_string_literal: true
 
+require_relative "../native"
 require_relative "heap"
+require_relative "heap_cache"
 require_relative "heap_reading"
 
 module Chaton
   module Memory
-    # The budget of slots and bytes between two collections, from the settings and the live objects of this process.
+    # The budget of slots and bytes between two collections: as configured, or a beginning from which Rust finds it. What
+    # it found is kept beside the heap's reading, so that the next worker and the next start begin with it.
     class Eden
-      # Bytes of malloc between two collections at least: the upper end of Ruby's own limit.
-      MALLOC_BYTES_MIN = 32 << 20
+      # A size is kept when it differs from the kept one by more than this part.
+      WORTH_KEEPING = 0.25
       # If less than this share of eden is free, the heap is grown.
       ENOUGH = 0.6
 
       # @param plan [Config::Plan]
       # @param log [Telemetry::Log]
-      def initialize(plan, log:)
+      # @param cache [HeapCache] of the server
+      def initialize(plan, log:, cache: HeapCache.of(plan))
         @plan = plan
         @log = log
+        @cache = cache
         @intent = Heap::Intent.of(plan.memory)
         @reading = HeapReading.take
         @bytes = Heap.shape(RUBY_VERSION, @intent, @reading).eden_bytes
       end
 
-      # @return [Integer] slots that may be filled between two collections; 0: as many as Ruby allows
-      def slots_max = @intent.eden == :auto ? 0 : [slots, 1].max
+      # @return [Integer, nil] slots that may be filled between two collections; nil: as many as Rust finds best
+      def slots_max = auto? ? nil : [slots, 1].max
 
-      # @return [Integer] bytes of malloc between two collections
-      def malloc_bytes = @intent.eden == :auto ? [@bytes, MALLOC_BYTES_MIN].max : @bytes
+      # @return [Integer] bytes of malloc between two collections, or of the eden to begin with
+      def bytes = auto? ? [@bytes, kept || 0].max : @bytes
+
+      # @return [Integer, nil] the ceiling of this process, or its share of the container's
+      def limit_bytes
+        return @intent.limit if @intent.limit
+
+        container = Native::Memory.cgroup&.fetch(:limit)
+        container && (container / [@plan.workers, 1].max)
+      end
+
+      # Keeps the eden that was found. Never raises.
+      #
+      # @param found [Integer] bytes
+      def keep(found)
+        return if !auto? || @plan.development? || ((kept || @bytes) - found).abs <= found * WORTH_KEEPING
+
+        @cache.keep_eden(roles, found)
+        @kept = found
+      end
 
       # Grows the heap to the size it would have with known sizes: at the first start, and with Ruby 3.2, which has no
       # setting for it. Fills free slots (of the smallest size) once with objects and drops them.
@@ -43,6 +66,13 @@ module Chaton
       end
 
       private
+
+      def auto? = @intent.eden == :auto
+
+      # Web requests, jobs and records allocate differently.
+      def roles = @plan.roles.sort.join("-")
+
+      def kept = @kept ||= @cache.read&.reading&.dig(:eden, roles.to_sym)
 
       def slots = @bytes / @reading.fetch(:pools).first.first
 

@@ -21,6 +21,9 @@ module Chaton
       OLD_MALLOC = 4
       # Ruby's full collections come at twice the growth at which ours come.
       OLD_OBJECTS = 2.0
+      # Ruby gives pages back when more than this share of the slots is free after a collection: a found eden of 6.7 times
+      # the live objects keeps its pages.
+      KEPT_FREE = 0.87
       # Bounds of the share of slots that must be free after a collection.
       FREE_RATIO = (0.05..0.9)
       # Ruby's own start value for each slot size, for sizes that are hardly used.
@@ -126,7 +129,8 @@ module Chaton
       def ratios
         goal = (share / (1 + share)).clamp(FREE_RATIO.begin, FREE_RATIO.end)
         @why << "after a collection #{(goal * 100).round} % of the slots should be free"
-        { "MIN" => goal / 2, "GOAL" => goal, "MAX" => (1 + goal) / 2 }
+        most = @intent.eden == :auto ? [(1 + goal) / 2, KEPT_FREE].max : (1 + goal) / 2
+        { "MIN" => goal / 2, "GOAL" => goal, "MAX" => most }
           .to_h { |name, ratio| ["RUBY_GC_HEAP_FREE_SLOTS_#{name}_RATIO", ratio.round(3).to_s] }
       end
 

@@ -20,6 +20,8 @@ module Chaton
       MACHINE_BYTES = 4 << 30
       # Read here, because the native extension is not loaded yet.
       MEMINFO = "/proc/meminfo"
+      # Combinations of roles at most.
+      EDENS_MAX = 7
       # Version of the file's format.
       FORMAT = 1
 
@@ -33,7 +35,8 @@ module Chaton
       # @param log [#info, nil] gets a line if the reading cannot be kept
       def self.store(plan, reading, log: nil)
         cache = of(plan)
-        return if cache.write(reading)
+        eden = cache.read&.reading&.slice(:eden)
+        return if cache.write({ **reading, **eden.to_h })
 
         log&.info("the heap's sizes cannot be kept; the next start will run with Ruby's own", reason: cache.problem)
       end
@@ -96,6 +99,15 @@ module Chaton
         done
       end
 
+      # Adds the eden that was found to the kept reading, if there is one.
+      #
+      # @param roles [String] of the worker that found it
+      # @param bytes [Integer]
+      def keep_eden(roles, bytes)
+        reading = read&.reading or return
+        write({ **reading, eden: { **reading[:eden].to_h, roles.to_sym => bytes } })
+      end
+
       # @return [Array<String>] possible places, the usual one first
       def paths
         [(File.join(@root, "tmp/cache/chaton") if File.directory?(File.join(@root, "tmp"))), personal]
@@ -155,7 +167,12 @@ module Chaton
         return false unless reading.is_a?(Hash) && entry.taken_at.is_a?(Integer)
 
         figures = reading.values_at(:live_slots, :old_objects)
-        figures.all? { |figure| count?(figure) } && pools?(reading[:pools])
+        figures.all? { |figure| count?(figure) } && pools?(reading[:pools]) && eden?(reading.fetch(:eden, {}))
+      end
+
+      def eden?(eden)
+        eden.is_a?(Hash) && eden.size <= EDENS_MAX &&
+          eden.values.all? { |bytes| bytes.is_a?(Integer) && bytes.between?(1, @machine * SHARE_MAX) }
       end
 
       # All objects together must fit into this machine.

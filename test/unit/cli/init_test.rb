@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "cli_case"
+require "chaton/cli/init"
 
 # `chaton init` writes config/chaton.rb from the files of other servers.
 class InitTest < CLICase

@@ -87,7 +87,8 @@ class RemoteTest < CLICase
       service: { queue: { waiting: 0 }, pool: { threads: 3, running: 1 }, roles: %w[web jobs],
                  web: { connections: 2, accepted_total: 9, requests_total: 1043, responses_total: [0, 1037, 2, 0, 4],
                         shed_total: 1, refused_total: 2, late_total: 0 },
-                 memory: { gc_minor_total: 30, gc_major_total: 2, gc_inside_ns: 1_260_000 },
+                 memory: { gc_minor_total: 30, gc_major_total: 2, gc_inside_ns: 1_260_000, eden_bytes: 32 << 20,
+                           eden_reason: "steady", gc_share_ppm: 41_000 },
                  jobs: { processed: 5, failed: 1, running: 0, quiet: false },
                  running: [{ what: "GET /slow", age_ms: 1200, thread: "chaton-1" }] }
     }
@@ -101,6 +102,7 @@ class RemoteTest < CLICase
       queue: nothing waits
       threads: 3, of which 1 run work
       garbage: collected 32 times, 2 of them in full; 1.3 ms of it while work ran
+      eden: 32 MiB between two collections (steady); they take 4.1 % of the work's CPU time
       jobs of this process: 5 done, 1 failed, 0 running
     TEXT
     assert_includes text, "running: GET /slow  1,200 ms  thread chaton-1"

@@ -33,6 +33,19 @@ class HeapCacheTest < Minitest::Test
     assert_equal ["#{@root}/tmp/cache/chaton/heap-web-ruby#{RUBY_VERSION}.json"], Dir["#{@root}/**/heap*"]
   end
 
+  def test_an_eden_that_was_found_is_kept_with_the_reading
+    cache.keep_eden("web", 64 << 20)
+    assert_nil cache.read, "without a reading there is nothing to add it to"
+    cache.write(READING)
+    cache.keep_eden("web", 64 << 20)
+    cache.keep_eden("jobs", 8 << 20)
+    assert_equal({ **READING, eden: { web: 64 << 20, jobs: 8 << 20 } }, cache.read.reading)
+    [{ web: -1 }, { web: "64M" }, { web: 1 << 60 }, [1], (1..9).to_h { |n| ["r#{n}", 1 << 20] }].each do |eden|
+      cache.write({ **READING, eden: eden })
+      assert_nil cache.read, eden.inspect
+    end
+  end
+
   def test_a_first_start_has_no_reading
     assert_nil cache.read
     assert_nil cache.tap(&:read).problem

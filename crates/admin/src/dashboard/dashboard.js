@@ -341,9 +341,10 @@ function showMemory(now) {
     fillCells(node, p.name, bytes(p.resident), bytes(p.proportional), bytes(p.private), null);
     share(node.children[4], p.resident / most);
   });
-  sync($("collections"), now.workers.filter((w) => w.heap), (w) => `${w.worker} ${w.pid}`, row("", "n", "n", "n", "n", "n"), (node, w) =>
+  sync($("collections"), now.workers.filter((w) => w.heap), (w) => `${w.worker} ${w.pid}`, row("", "n", "n", "n", "n", "n", "n", "n", ""), (node, w) =>
     fillCells(node, `worker ${w.worker}`, count(w.heap.gc_minor_total), count(w.heap.gc_major_total), count(w.heap.gc_major_inside_total),
-      time(w.heap.gc_inside_ns / 1e9), count(w.heap.live_slots)));
+      time(w.heap.gc_inside_ns / 1e9), count(w.heap.live_slots), `${(w.heap.gc_share_ppm / 1e4).toFixed(1)} %`,
+      bytes(w.heap.eden_bytes), w.heap.eden_reason));
 }
 
 // --- lists of jobs ----------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use chaton_core::clock::wall_s;
 use chaton_core::process::counters::{TimeTotals, BOUNDS_S};
 use chaton_core::process::scoreboard::Scoreboard;
+use chaton_memory::eden::EdenReason;
 use chaton_memory::readings::{age_s, resident, ROOT};
 use serde_json::{json, Map, Value};
 
@@ -128,8 +129,10 @@ fn worker(entry: &WorkerEntry, scoreboard: &Scoreboard, running: &[Value]) -> Va
     shown["requests_total"] = json!(gauges.requests_total.load(Relaxed));
     shown["finished_total"] = json!(gauges.finished_total.load(Relaxed));
     let heap = gauges.heap.gauges().into_iter();
-    let heap: Map<_, _> =
+    let mut heap: Map<_, _> =
         heap.map(|(name, gauge)| (name.to_owned(), json!(gauge.load(Relaxed)))).collect();
+    let reason = EdenReason::of(gauges.heap.eden_reason.load(Relaxed));
+    heap.insert("eden_reason".to_owned(), json!(reason.word()));
     shown["heap"] = Value::Object(heap);
     shown
 }

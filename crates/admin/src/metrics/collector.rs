@@ -5,6 +5,7 @@ use std::fmt;
 use chaton_core::clock::wall_s;
 use chaton_core::process::counters::{TimeTotals, BOUNDS_S, NAMES_MAX};
 use chaton_core::work::Role;
+use chaton_memory::eden::EdenReason;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -331,6 +332,7 @@ impl Scrape {
         let kinds =
             [("live_slots", "live_slots"), ("old_objects", "old_objects"), ("pages", "heap_pages")];
         self.heap(&mut heap, "kind", &kinds, gauge)?;
+        self.eden(encoder)?;
         let help = "Memory of the allocator: allocated, in pages that are in use, resident, kept as addresses";
         let unit = Some(&Unit::Bytes);
         let mut bytes = metric(encoder, "allocator", MetricType::Gauge, unit, help)?;
@@ -341,6 +343,24 @@ impl Scrape {
             ("retained", "allocator_retained"),
         ];
         self.heap(&mut bytes, "kind", &kinds, gauge)
+    }
+
+    fn eden(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
+        let help = "How much may be allocated between two collections, as configured or found";
+        let mut eden = metric(encoder, "eden", MetricType::Gauge, Some(&Unit::Bytes), help)?;
+        for worker in &self.workers {
+            let figure = |name| worker.heap.get(name).copied().unwrap_or(0);
+            let reason = EdenReason::of(figure("eden_reason")).word();
+            let labels = [("worker", worker.worker.as_str()), ("reason", reason)];
+            gauge(&mut eden, &labels, figure("eden_bytes") as f64)?;
+        }
+        let help = "Time of collections as a share of the CPU time of the work, when last measured";
+        let mut share = metric(encoder, "collection_share_ratio", MetricType::Gauge, None, help)?;
+        for worker in &self.workers {
+            let ppm = worker.heap.get("gc_share_ppm").copied().unwrap_or(0) as f64;
+            gauge(&mut share, &[("worker", worker.worker.as_str())], ppm / 1e6)?;
+        }
+        Ok(())
     }
 
     fn statsd(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {

@@ -22,7 +22,7 @@ use crate::shared_mapping::{Layout, SharedMapping};
 /// counters of four more elements are the names of what is counted: of jobs, topics, brokers and certificates.
 const LAYOUT: Layout = Layout {
     magic: *b"chatscor",
-    version: 8,
+    version: 9,
     element_bytes: size_of::<WorkerGauges>() + size_of::<WorkCounters>(),
 };
 /// Tables of names behind the slots.
@@ -109,11 +109,17 @@ pub struct HeapGauges {
     pub resident_bytes: AtomicU64,
     /// Bytes whose memory was given back but whose addresses are kept.
     pub retained_bytes: AtomicU64,
+    /// Bytes that may be allocated between two collections.
+    pub eden_bytes: AtomicU64,
+    /// Why, as the number of a reason in `chaton_memory::eden`.
+    pub eden_reason: AtomicU64,
+    /// The collector's time as a share of the CPU time of the work, in millionths.
+    pub gc_share_ppm: AtomicU64,
 }
 
 impl HeapGauges {
-    /// Every gauge with its name in Ruby and in `status`.
-    pub fn gauges(&self) -> [(&'static str, &AtomicU64); 12] {
+    /// Every gauge but the reason of eden, with its name in Ruby and in `status`.
+    pub fn gauges(&self) -> [(&'static str, &AtomicU64); 14] {
         [
             ("gc_minor_total", &self.minor_total),
             ("gc_major_total", &self.major_total),
@@ -127,6 +133,8 @@ impl HeapGauges {
             ("allocator_active", &self.active_bytes),
             ("allocator_resident", &self.resident_bytes),
             ("allocator_retained", &self.retained_bytes),
+            ("eden_bytes", &self.eden_bytes),
+            ("gc_share_ppm", &self.gc_share_ppm),
         ]
     }
 }
@@ -176,6 +184,7 @@ impl WorkerGauges {
         for (_, gauge) in self.heap.gauges() {
             gauge.store(0, Relaxed);
         }
+        self.heap.eden_reason.store(0, Relaxed);
     }
 }
 

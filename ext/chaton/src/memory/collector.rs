@@ -9,6 +9,7 @@ use chaton_core::clock;
 use chaton_core::pool::Pool;
 use chaton_core::settings::{millis_as_ns, nullable, seconds_as_ns};
 use chaton_memory::collect::{self, EdenBudget, GcAction, GcReading, IdleDelays, ThreadActivity};
+use chaton_memory::eden::EdenReason;
 use magnus::rb_sys::{protect, AsRawValue};
 use magnus::{function, method, prelude::*, Error, RArray, RHash, RModule, Ruby};
 use parking_lot::Mutex;
@@ -16,6 +17,7 @@ use rb_sys::VALUE;
 use serde::Deserialize;
 
 use super::allocator;
+use super::eden::Eden;
 use super::gc_monitor::{self, GcMonitor};
 use super::tracer_hooks;
 use crate::gvl::without_gvl;
@@ -28,6 +30,9 @@ const HELD_EVERY_NS: u64 = 100_000_000;
 const HELD_SHARE: u64 = 200;
 /// If a reading takes this long (ns), the next one is done without the GVL.
 const HELD_SLOW_NS: u64 = 200_000;
+/// Full collections for one trim, while each frees so many pages that this part of them or less is left.
+const TRIM_ROUNDS_MAX: usize = 12;
+const TRIM_WORTH: f64 = 0.95;
 /// After a smaller unit, `unit_slots` shrinks by one part in so many.
 const UNIT_DECAY: u64 = 64;
 
@@ -62,8 +67,7 @@ pub struct Collector {
     monitor: &'static GcMonitor,
     pool: Arc<Pool>,
     between: bool,
-    eden_slots_max: u64,
-    eden_bytes: u64,
+    eden: Eden,
     longlife: f64,
     delays: IdleDelays,
     minor: VALUE,
@@ -165,9 +169,19 @@ impl Collector {
     }
 
     fn trim(&self) -> Result<(), Error> {
-        self.collect_all()?;
+        // Each full collection gives back a part of the pages that are free: those above a share of the heap that
+        // became smaller by it. A heap that is ten times too large needs ten.
+        for _ in 0..TRIM_ROUNDS_MAX {
+            let pages = self.monitor.stats.pages.read();
+            self.collect_all()?;
+            let is_smaller = self.monitor.stats.pages.read() as f64 <= pages as f64 * TRIM_WORTH;
+            if !is_smaller || self.pool.idle_since_ns().is_none() {
+                break;
+            }
+        }
         without_gvl(allocator::release_free, &|| {});
         self.trims.fetch_add(1, Relaxed);
+        self.eden.after_trim();
         self.read_held();
         self.seen.lock().churned_then = self.monitor.churned.load(Relaxed);
         Ok(())
@@ -181,6 +195,7 @@ impl Collector {
         }
         let minor = self.minor;
         self.monitor.book(true);
+        self.eden.make_room(self.monitor);
         protect(|| {
             // SAFETY: GC.start with its keywords; the frame owns nothing.
             unsafe {
@@ -238,14 +253,9 @@ impl Collector {
     }
 
     fn budget(&self) -> EdenBudget {
-        let slots = self.monitor.eden_slots.load(Relaxed);
         EdenBudget {
-            eden_slots: if self.eden_slots_max > 0 {
-                slots.min(self.eden_slots_max)
-            } else {
-                slots
-            },
-            eden_bytes: self.eden_bytes,
+            eden_slots: self.eden.slots(self.monitor.eden_slots.load(Relaxed)),
+            eden_bytes: self.eden.malloc_bytes(),
             longlife: self.longlife,
         }
     }
@@ -263,6 +273,7 @@ impl Collector {
         }
         if collected {
             tracer_hooks::after_collections();
+            self.eden.after_collection(monitor, &self.pool.gauges().heap, now);
         }
         let mut seen = self.seen.lock();
         let unit = allocated.saturating_sub(seen.allocated);
@@ -382,12 +393,14 @@ struct CollectorSettings {
 pub struct RbCollector(Handle<&'static Collector>);
 
 impl RbCollector {
-    /// `Collector.start(pool, eden_slots_max, eden_bytes)`.
+    /// `Collector.start(pool, slots_max, bytes, limit_bytes)`: without `slots_max` eden begins with so many bytes
+    /// and finds its size by itself below that ceiling.
     fn start(
         ruby: &Ruby,
         pool: &RbPool,
-        eden_slots_max: u64,
-        eden_bytes: u64,
+        slots_max: Option<u64>,
+        bytes: u64,
+        limit_bytes: Option<u64>,
     ) -> Result<Self, Error> {
         let parts = pool.0.get()?;
         let settings: CollectorSettings = parts.document.section("memory")?;
@@ -402,8 +415,10 @@ impl RbCollector {
             monitor,
             pool: parts.pool.clone(),
             between: settings.collect == CollectTime::Between,
-            eden_slots_max,
-            eden_bytes,
+            eden: match slots_max {
+                Some(slots) => Eden::fixed(slots, bytes),
+                None => Eden::auto(bytes, limit_bytes.unwrap_or(0), monitor),
+            },
             longlife: settings.longlife.unwrap_or(f64::INFINITY),
             delays: IdleDelays { full_ns: settings.idle_full_ns, trim_ns: settings.trim_idle_ns },
             minor: minor.as_raw(),
@@ -420,6 +435,7 @@ impl RbCollector {
         seen.allocated = monitor.stats.allocated.read();
         collector.note_full(&mut seen);
         drop(seen);
+        collector.eden.publish(&parts.pool.gauges().heap);
         let _ = parts.collector.set(collector);
         Ok(Self(Handle::new(collector)))
     }
@@ -467,8 +483,10 @@ impl RbCollector {
         for (name, gauge) in collector.pool.gauges().heap.gauges() {
             add(name, gauge.load(Relaxed))?;
         }
+        let reason = EdenReason::of(collector.pool.gauges().heap.eden_reason.load(Relaxed));
+        hash.aset(ruby.to_symbol("eden_reason"), reason.word())?;
         add("eden_slots", collector.budget().eden_slots)?;
-        add("eden_bytes", collector.eden_bytes)?;
+        add("eden_malloc_bytes", collector.eden.malloc_bytes())?;
         add("units", collector.units.load(Relaxed))?;
         add("units_with_gc", collector.units_hit.load(Relaxed))?;
         add("unit_gc_ns_max", collector.unit_max_ns.load(Relaxed))?;
@@ -483,7 +501,7 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     native.define_class("GcStartMarker", ruby.class_object())?.undef_default_alloc_func();
     let class = native.define_class("Collector", ruby.class_object())?;
     class.undef_default_alloc_func();
-    class.define_singleton_method("start", function!(RbCollector::start, 3))?;
+    class.define_singleton_method("start", function!(RbCollector::start, 4))?;
     class.define_method("summaries", method!(RbCollector::summaries, 0))?;
     class.define_method("lines", method!(RbCollector::lines, 1))?;
     class.define_method("idle_work", method!(RbCollector::idle_work, 0))?;

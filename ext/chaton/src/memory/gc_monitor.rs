@@ -117,8 +117,11 @@ pub struct GcMonitor {
     pub eden_slots: AtomicU64,
     /// Number of the latest collection that has begun.
     pub latest: AtomicU64,
-    /// Full collections so far.
+    /// Full collections so far, and the time that they took (ns).
     pub majors: AtomicU64,
+    pub majors_ns: AtomicU64,
+    /// The latest collection is a full one.
+    is_major: AtomicBool,
     /// Earliest time of the next request to log summaries (ns of the clock).
     log_next_ns: AtomicU64,
     /// Collections in a row after which Ruby wanted a full one.
@@ -148,6 +151,8 @@ impl GcMonitor {
             state: Mutex::new(state),
             lines: AtomicBool::new(lines),
             majors: AtomicU64::new(0),
+            majors_ns: AtomicU64::new(0),
+            is_major: AtomicBool::new(false),
             log_next_ns: AtomicU64::new(0),
             wanting: AtomicU64::new(0),
             ms_seen: AtomicU64::new(0),
@@ -249,6 +254,7 @@ impl GcMonitor {
 
     fn count(&self, major: bool, inside: bool) {
         let heap = &self.pool.gauges().heap;
+        self.is_major.store(major, Relaxed);
         if !major {
             heap.minor_total.fetch_add(1, Relaxed);
             return;
@@ -287,6 +293,9 @@ impl GcMonitor {
         let heap = &self.pool.gauges().heap;
         let total = if inside { &heap.inside_ns } else { &heap.between_ns };
         total.fetch_add(elapsed, Relaxed);
+        if self.is_major.load(Relaxed) {
+            self.majors_ns.fetch_add(elapsed, Relaxed);
+        }
         if ended {
             self.learn();
         }
