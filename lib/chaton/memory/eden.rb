@@ -7,8 +7,8 @@ require_relative "heap_reading"
 
 module Chaton
   module Memory
-    # The budget of slots and bytes between two collections: as configured, or a beginning from which Rust finds it. What
-    # it found is kept beside the heap's reading, so that the next worker and the next start begin with it.
+    # The budget of slots and bytes between two collections: as configured, or a beginning from which Rust finds it.
+    # What it found is kept beside the heap's reading, so that the next worker and the next start begin with it.
     class Eden
       # A size is kept when it differs from the kept one by more than this part.
       WORTH_KEEPING = 0.25

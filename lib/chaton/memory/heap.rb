@@ -21,8 +21,8 @@ module Chaton
       OLD_MALLOC = 4
       # Ruby's full collections come at twice the growth at which ours come.
       OLD_OBJECTS = 2.0
-      # Ruby gives pages back when more than this share of the slots is free after a collection: a found eden of 6.7 times
-      # the live objects keeps its pages.
+      # Ruby gives pages back when more than this share of the slots is free after a collection: a found eden of 6.7
+      # times the live objects keeps its pages.
       KEPT_FREE = 0.87
       # Bounds of the share of slots that must be free after a collection.
       FREE_RATIO = (0.05..0.9)

@@ -273,7 +273,8 @@ impl Collector {
         }
         if collected {
             tracer_hooks::after_collections();
-            self.eden.after_collection(monitor, &self.pool.gauges().heap, now);
+            let heap = &self.pool.gauges().heap;
+            self.eden.after_collection(monitor, heap, clock::now_ns());
         }
         let mut seen = self.seen.lock();
         let unit = allocated.saturating_sub(seen.allocated);
