@@ -125,7 +125,11 @@ impl TlsSession {
     /// Encrypts the bytes of all slices together: a record may hold the end of one and the beginning of
     /// the next. Returns how many were taken.
     pub fn encrypt_slices(&mut self, slices: &[IoSlice]) -> io::Result<usize> {
-        self.rustls.writer().write_vectored(slices)
+        match slices {
+            // Of several slices rustls makes a list on the heap.
+            [one] => self.encrypt(one),
+            _ => self.rustls.writer().write_vectored(slices),
+        }
     }
 
     /// Encrypts as much of the segments as one turn sends, once what was encrypted before is sent. `None`: nothing, as
