@@ -77,6 +77,7 @@ module Chaton
       def read
         @problem = nil
         paths.each do |path|
+          @path = path
           entry = entry_of(path)
           return entry if entry
         end
@@ -86,7 +87,7 @@ module Chaton
       # @param reading [Hash{Symbol=>Object}]
       # @return [Boolean] whether it was written
       def write(reading)
-        text = JSON.generate({ format: FORMAT, **identity, taken_at: Time.now.to_i, reading: reading })
+        text = text_of(reading)
         problems = []
         done = paths.any? do |path|
           replace(path, text)
@@ -99,13 +100,15 @@ module Chaton
         done
       end
 
-      # Adds the eden that was found to the kept reading, if there is one.
+      # Adds the eden that was found to the kept reading, if there is one, in its file. Never raises.
       #
       # @param roles [String] of the worker that found it
       # @param bytes [Integer]
       def keep_eden(roles, bytes)
         reading = read&.reading or return
-        write({ **reading, eden: { **reading[:eden].to_h, roles.to_sym => bytes } })
+        replace(@path, text_of({ **reading, eden: { **reading[:eden].to_h, roles.to_sym => bytes } }))
+      rescue SystemCallError
+        nil
       end
 
       # @return [Array<String>] possible places, the usual one first
@@ -183,6 +186,10 @@ module Chaton
       end
 
       def count?(figure) = figure.is_a?(Integer) && figure.between?(0, @machine / SLOT_BYTES_MIN)
+
+      def text_of(reading)
+        JSON.generate({ format: FORMAT, **identity, taken_at: Time.now.to_i, reading: reading })
+      end
 
       # Atomically.
       def replace(path, text)

@@ -40,6 +40,13 @@ class HeapCacheTest < Minitest::Test
     cache.keep_eden("web", 64 << 20)
     cache.keep_eden("jobs", 8 << 20)
     assert_equal({ **READING, eden: { web: 64 << 20, jobs: 8 << 20 } }, cache.read.reading)
+    Dir.mkdir("#{@root}/later")
+    other = Chaton::Memory::HeapCache.new(root: "#{@root}/later", work: "web", env: @env)
+    other.write(READING)
+    Dir.mkdir("#{@root}/later/tmp")
+    other.keep_eden("web", 8 << 20)
+    assert_equal({ web: 8 << 20 }, other.read.reading[:eden])
+    assert_empty Dir.children("#{@root}/later/tmp"), "it stays where the reading is"
     [{ web: -1 }, { web: "64M" }, { web: 1 << 60 }, [1], (1..9).to_h { |n| ["r#{n}", 1 << 20] }].each do |eden|
       cache.write({ **READING, eden: eden })
       assert_nil cache.read, eden.inspect
