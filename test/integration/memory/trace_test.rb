@@ -125,7 +125,8 @@ class TraceTest < Minitest::Test
   private
 
   def boot_leak
-    boot(rackup: nil, args: [LEAK], config: "workers 2\nthreads 1, 3")
+    # A larger eden would hold more garbage than leaks.
+    boot(rackup: nil, args: [LEAK], config: "workers 2\nthreads 1, 3\nmemory { eden '4M' }")
   end
 
   def at_leak = "config.ru:#{LEAK_LINE}"
