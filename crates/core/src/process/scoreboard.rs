@@ -111,10 +111,10 @@ pub struct HeapGauges {
     pub retained_bytes: AtomicU64,
     /// Bytes that may be allocated between two collections.
     pub eden_bytes: AtomicU64,
-    /// Why, as the number of a reason in `chaton_memory::eden`.
-    pub eden_reason: AtomicU64,
     /// The collector's time as a share of the CPU time of the work, in millionths.
     pub gc_share_ppm: AtomicU64,
+    /// Why eden has its size, as the number of a reason in `chaton_memory::eden`.
+    pub eden_reason: AtomicU64,
 }
 
 impl HeapGauges {
@@ -460,7 +460,7 @@ mod tests {
 
     /// Fails when a gauge was added, removed or moved: raise the version of [`LAYOUT`] then.
     #[test]
-    fn version_8_of_the_layout_is_this_one() {
+    fn version_9_of_the_layout_is_this_one() {
         let gauges = WorkerGauges::default();
         let start = &raw const gauges as usize;
         let at = |gauge: usize| gauge - start;
@@ -488,13 +488,13 @@ mod tests {
             at(&raw const gauges.held_bytes as usize),
             at(&raw const gauges.spooled_bytes as usize),
         ];
-        assert_eq!((LAYOUT.version, size_of::<WorkerGauges>()), (8, 256));
+        assert_eq!((LAYOUT.version, size_of::<WorkerGauges>()), (9, 256));
         assert_eq!((size_of::<WorkCounters>(), size_of::<WorkNames>()), (76_416, 40_064));
         assert_eq!(
             places,
             [
-                0, 4, 8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 168, 176, 184, 188, 192, 200, 208,
-                216, 224
+                0, 4, 8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 192, 200, 208, 212, 216, 224, 232,
+                240, 248
             ]
         );
         let heap = gauges.heap.gauges().map(|(_, gauge)| at(gauge as *const AtomicU64 as usize));

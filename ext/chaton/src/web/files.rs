@@ -17,9 +17,10 @@ pub fn open(path: RString, descriptor: Option<i32>) -> Result<Option<(File, Meta
     let path = owned(path);
     waiting(|| {
         let file = match descriptor {
-            // SAFETY: the caller's IO stays open during the call.
             Some(fd) => {
-                File::from(unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned().ok()?)
+                // SAFETY: the caller's IO stays open during the call.
+                let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+                File::from(fd.try_clone_to_owned().ok()?)
             }
             // A blocking open of a FIFO would wait for its writer.
             None => {
