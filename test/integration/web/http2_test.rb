@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "test_helper"
+require "rack"
 require "support/tls_server"
 
 # HTTP/2 against the real server, with the client of nghttp2.
@@ -51,7 +52,9 @@ class Http2Test < Minitest::Test
     server = boot(rackup: ENV_APP, config: "workers 0\nweb { early_hints true; compress true; access_log :common }")
     base = "http://127.0.0.1:#{server.port}"
     seen = nghttp("-H", ":authority: a.test:81", "-H", "cookie: a=1", "-H", "cookie: b=2", "#{base}/p?q=1")
-    assert_equal "HTTP/2.0|HTTP/2.0|GET|/p|q=1|a.test:81|a.test|http|a=1; b=2|false", seen.delete_suffix("-" * 2000)
+    # From Rack 3.1 on HTTP_VERSION is a header of the client.
+    version = Gem::Version.new(Rack.release) < Gem::Version.new("3.1") ? "HTTP/2.0" : ""
+    assert_equal "HTTP/2.0|#{version}|GET|/p|q=1|a.test:81|a.test|http|a=1; b=2|false", seen.delete_suffix("-" * 2000)
     assert_match(/content-encoding: gzip/, nghttp("-nv", "-H", "accept-encoding: gzip", "#{base}/p"))
     assert_match(/:status: 204/, nghttp("-nv", "#{base}/none"))
     assert_match(%r{:status: 103.*link: </a\.css>.*:status: 200}m, nghttp("-nv", "#{base}/hints"))

@@ -140,7 +140,14 @@ module Crossings
     end
 
     def each(&block) = @parts.each(&block)
-    def to_ary = @parts
+
+    # From Rack 3 on it closes the body.
+    def to_ary
+      close if Rack.release >= "3"
+      @parts
+    rescue Asked
+      @parts
+    end
   end
 
   class Filed < Closable
