@@ -145,7 +145,7 @@ module Crossings
     def to_ary
       close if Rack.release >= "3"
       @parts
-    rescue Asked
+    rescue Scene::Asked
       @parts
     end
   end
