@@ -17,7 +17,7 @@ use super::gc_monitor::GcMonitor;
 
 /// Bytes of malloc between two collections at least: the upper end of Ruby's own limit.
 const MALLOC_BYTES_MIN: u64 = 32 << 20;
-/// Slots that are added at one time: some 5 ms, between two units.
+/// Slots that are added at one time, between two units: an estimated 5 ms.
 const ADDED_MAX: u64 = 200_000;
 /// Fills for one size of eden, beside twice as many as it needs: objects that stay alive take some of the slots.
 const FILLS_MAX: u64 = 4;
