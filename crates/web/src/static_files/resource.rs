@@ -28,7 +28,7 @@ impl Representation {
     }
 
     /// With its content, of which the ETag is then a digest: all files of a reproducible image have one time, and copies
-    /// on other machines have other times. It takes 40 µs of 64 KiB, once for each content that is read.
+    /// on other machines have other times. It is computed once for each content that is read.
     pub fn with_content(mut self, bytes: Arc<[u8]>) -> Self {
         let mut digest = DefaultHasher::new();
         digest.write(&bytes);
