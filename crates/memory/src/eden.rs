@@ -158,10 +158,10 @@ pub struct EdenPolicy {
 }
 
 impl EdenPolicy {
-    /// Begins with `bytes` of eden.
+    /// Begins with `bytes` of eden, or with what the ceiling allows: it may be lower than when that was found.
     pub fn new(bytes: u64, now: &EdenReading) -> Self {
         Self {
-            bytes,
+            bytes: bytes.min(most(now)),
             reason: EdenReason::Start,
             share: 0.0,
             slots_per_cpu_s: 0.0,

@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 use crate::engine::DISK_THREADS_MAX;
 use crate::socket;
 
-/// Bytes brought into memory at once, or looked for. To change threads costs at least as much CPU time as 3 MiB that are
+/// Bytes brought into memory at once, or looked for. With 1 MiB the changes of threads cost more than the reading of what is
 /// there; but the first byte waits for all of them.
 const WINDOW_BYTES: u64 = 4 * 1024 * 1024;
 /// So long what was in memory is believed to be there: the kernel drops what was used least recently. A slow client takes

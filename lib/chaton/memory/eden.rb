@@ -31,7 +31,7 @@ module Chaton
       def slots_max = auto? ? nil : [slots, 1].max
 
       # @return [Integer] bytes of malloc between two collections, or of the eden to begin with
-      def bytes = auto? ? [@bytes, kept || 0].max : @bytes
+      def bytes = (kept if auto?) || @bytes
 
       # @return [Integer, nil] the ceiling of this process, or its share of the container's
       def limit_bytes
@@ -67,7 +67,8 @@ module Chaton
 
       private
 
-      def auto? = @intent.eden == :auto
+      # Nothing is found while Ruby alone decides when to collect.
+      def auto? = @intent.eden == :auto && @plan.memory.collect != :off
 
       # Web requests, jobs and records allocate differently.
       def roles = @plan.roles.sort.join("-")

@@ -266,6 +266,13 @@ fn eden_is_a_fifth_of_the_ceiling_and_gives_way_near_it() {
 }
 
 #[test]
+fn what_was_found_below_a_higher_ceiling_is_not_used() {
+    let now = EdenReading { limit_bytes: 100 << 20, ..EdenReading::default() };
+    assert_eq!(EdenPolicy::new(64 << 20, &now).bytes(), 20 << 20);
+    assert_eq!(EdenPolicy::new(64 << 20, &EdenReading::default()).bytes(), 64 << 20);
+}
+
+#[test]
 fn no_load_takes_more_than_the_largest_eden() {
     let heavy = Load { old: 20_000_000, ..CATALOGUE };
     let mut process = Process::new(BYTES_MIN, RUBY_3_1);

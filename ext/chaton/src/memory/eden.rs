@@ -82,14 +82,16 @@ impl Eden {
             cpu_ns: clock::process_cpu_ns(),
             collections: monitor.stats.count.read(),
             slots: monitor.stats.allocated.read(),
+            limit_bytes,
             ..EdenReading::default()
         };
         let pools = pools(monitor);
         // Slots that are there already are used.
         let room = monitor.eden_slots.load(Relaxed) * mean_slot_bytes(&pools);
-        let bytes = bytes.max(room.min(BYTES_MAX));
+        let policy = EdenPolicy::new(bytes.max(room.min(BYTES_MAX)), &now);
+        let malloc_bytes = AtomicU64::new(policy.bytes().max(MALLOC_BYTES_MIN));
         let auto = AutoEden {
-            policy: EdenPolicy::new(bytes, &now),
+            policy,
             limit_bytes,
             costly_at_ns: 0,
             is_pressed: false,
@@ -99,7 +101,6 @@ impl Eden {
             fills_for: 0,
         };
         let slots_max = AtomicU64::new(auto.slots());
-        let malloc_bytes = AtomicU64::new(bytes.max(MALLOC_BYTES_MIN));
         Self { slots_max, malloc_bytes, auto: Some(Mutex::new(auto)) }
     }
 
