@@ -79,7 +79,10 @@ module Chaton
         def cast(value, tls = {})
           scheme, rest = value.to_s.split("://", 2)
           return https(value, rest, tls) if %w[ssl https].include?(scheme)
-          raise Mismatch, "takes a URI and parameters such as cert:, not #{tls.inspect}" unless tls == {}
+          unless tls == {}
+            raise Mismatch, "takes parameters apart from the URI with https:// only; of #{value} they follow a " \
+                            "question mark, as in tcp://0.0.0.0:80?proxy_protocol=on"
+          end
 
           case scheme
           when "tcp", "http" then tcp(value, *host_and_port(value, rest))
