@@ -30,6 +30,8 @@ pub enum Outcome {
     Reschedule {
         /// When it is due (s since 1970).
         at: f64,
+        /// The document to store; `None`: as it was claimed.
+        payload: Option<Vec<u8>>,
     },
     /// Back to the front of its queue; not a failure. Several of one call keep
     /// their order: the lowest ticket is claimed first.
@@ -47,13 +49,18 @@ impl Outcome {
         Self::Requeue { payload: None, queue: None }
     }
 
+    /// Into the schedule, unchanged.
+    pub fn reschedule(at: f64) -> Self {
+        Self::Reschedule { at, payload: None }
+    }
+
     /// Back to the set that a due job was claimed from: the retry set if it has failed before.
     pub fn back_to_set(doc: &Document, payload: Option<Vec<u8>>, at: f64) -> Self {
         let has_failed = Fields::parse(doc.payload()).is_ok_and(|f| f.get("retry_count").is_some());
         if has_failed {
             return Self::Retry { at, payload: payload.unwrap_or_else(|| doc.payload().to_vec()) };
         }
-        Self::Reschedule { at }
+        Self::Reschedule { at, payload }
     }
 
     /// Whether it counts as a failed run.

@@ -115,7 +115,7 @@ impl Admission {
         // The clock's last digits are random enough.
         let share = (clock::now_ns() % 1_000_000) as f64 / 1e6;
         let at = self.state.now_s() + from + (to - from) * share;
-        job.finish(Outcome::Reschedule { at });
+        job.finish(Outcome::reschedule(at));
     }
 
     fn read(&self, claimed: ClaimedJob) -> Option<Arc<Job>> {
@@ -211,7 +211,7 @@ impl Admission {
                 Grant::At(at) => {
                     self.state.counters.limited.fetch_add(1, Ordering::Relaxed);
                     let at = at.unwrap_or_else(|| self.next_try_s(limits, now_s));
-                    job.finish(Outcome::Reschedule { at });
+                    job.finish(Outcome::reschedule(at));
                 }
             }
         }

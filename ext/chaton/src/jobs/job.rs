@@ -214,7 +214,7 @@ impl RbJob {
     }
 
     fn reschedule(&self, at: f64) -> Result<(), Error> {
-        self.end(Outcome::Reschedule { at: self.job.store_time(time(at)?) })
+        self.end(Outcome::reschedule(self.job.store_time(time(at)?)))
     }
 
     fn requeue(&self) -> Result<(), Error> {

@@ -111,7 +111,7 @@ impl Simulation {
             0 => Outcome::Retry { at: 1.0, payload },
             1 => Outcome::Dead { at: 1.0, payload: None },
             2 => Outcome::Discard,
-            3 => Outcome::Reschedule { at: 1.0 },
+            3 => Outcome::reschedule(1.0),
             4 => Outcome::requeue(),
             _ => Outcome::Ack,
         };

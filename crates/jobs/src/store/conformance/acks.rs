@@ -11,7 +11,7 @@ pub(crate) fn each_outcome_stores_the_job_in_its_list(fresh: OpenFresh<'_>) {
     let ends = [
         ack(1, "q", Outcome::Ack),
         ack(2, "q", Outcome::Retry { at: now + 20.5, payload: b"new retry".to_vec() }),
-        ack(3, "q", Outcome::Reschedule { at: now + 30.0 }),
+        ack(3, "q", Outcome::Reschedule { payload: Some(b"new later".to_vec()), at: now + 30.0 }),
         ack(4, "q", Outcome::Discard),
         ack(5, "q", Outcome::Dead { payload: None, at: now }),
         ack(6, "q", Outcome::Dead { payload: Some(b"new dead".to_vec()), at: now + 1.0 }),
@@ -24,7 +24,7 @@ pub(crate) fn each_outcome_stores_the_job_in_its_list(fresh: OpenFresh<'_>) {
     let (retry, scheduled) =
         (harness.all(&JobLocation::Retry), harness.all(&JobLocation::Scheduled));
     assert_eq!(seen(retry), [(20_500, b"new retry".to_vec())]);
-    assert_eq!(seen(scheduled), [(30_000, doc("q", "later"))]);
+    assert_eq!(seen(scheduled), [(30_000, b"new later".to_vec())]);
     let dead = harness.all(&JobLocation::Dead);
     assert_eq!(seen(dead), [(1000, b"new dead".to_vec()), (0, doc("q", "dead"))]);
     assert_eq!(jids(&harness.store.in_flight("me").unwrap()), ["held"]);
@@ -80,7 +80,7 @@ pub(crate) fn acks_of_missing_entries_are_counted_as_fenced(fresh: OpenFresh<'_>
     let late = [
         ack(1, "q", Outcome::Ack),
         ack(1, "q", Outcome::Retry { at, payload: payload.clone() }),
-        ack(1, "q", Outcome::Reschedule { at }),
+        ack(1, "q", Outcome::reschedule(at)),
         ack(1, "q", Outcome::Dead { payload: Some(payload.clone()), at }),
         ack(1, "q", Outcome::Requeue { payload: Some(payload), queue: None }),
         ack(77, "q", back()),

@@ -122,7 +122,7 @@ impl StoreHarness {
         let payload = payload.to_vec();
         let outcome = match location {
             JobLocation::Retry => Outcome::Retry { at, payload },
-            JobLocation::Scheduled => Outcome::Reschedule { at },
+            JobLocation::Scheduled => Outcome::reschedule(at),
             JobLocation::Dead => Outcome::Dead { payload: None, at },
             JobLocation::Queue(_) => back(),
         };

@@ -47,7 +47,7 @@ fn every_step(harness: &mut StoreHarness, payload: &[u8]) {
     let now = now_s();
     let given = || Some(payload.to_vec());
     let ends = [
-        (JobLocation::Scheduled, Outcome::Reschedule { at: now }),
+        (JobLocation::Scheduled, Outcome::reschedule(now)),
         (JobLocation::Retry, Outcome::Retry { at: now, payload: payload.to_vec() }),
         (JobLocation::Dead, Outcome::Dead { at: now, payload: None }),
         (JobLocation::Dead, Outcome::Dead { at: now, payload: given() }),

@@ -80,8 +80,8 @@ impl MemoryData {
                 self.retry.add(*at, payload.clone());
                 self.touch();
             }
-            Outcome::Reschedule { at } => {
-                self.schedule.add(*at, was);
+            Outcome::Reschedule { at, payload } => {
+                self.schedule.add(*at, payload.clone().unwrap_or(was));
                 self.touch();
             }
             Outcome::Dead { payload, at } => {

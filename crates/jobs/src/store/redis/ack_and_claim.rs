@@ -106,7 +106,7 @@ fn outcome(outcome: &Outcome) -> (&'static str, f64, Option<&[u8]>) {
     match outcome {
         Outcome::Ack | Outcome::Discard => ("ack", 0.0, None),
         Outcome::Retry { at, payload } => ("retry", *at, Some(payload)),
-        Outcome::Reschedule { at } => ("reschedule", *at, None),
+        Outcome::Reschedule { at, payload } => ("reschedule", *at, payload.as_deref()),
         Outcome::Dead { payload, at } => ("dead", *at, payload.as_deref()),
         Outcome::Requeue { payload, .. } => ("requeue", 0.0, payload.as_deref()),
     }

@@ -116,7 +116,10 @@ fn store_outcome(tx: &SqliteTransaction<'_>, ack: &Ack, claimed: &[u8]) -> Resul
     match &ack.outcome {
         Outcome::Ack | Outcome::Discard => Ok(()),
         Outcome::Retry { at, payload } => rows::add_to_set(tx, &JobLocation::Retry, *at, payload),
-        Outcome::Reschedule { at } => rows::add_to_set(tx, &JobLocation::Scheduled, *at, claimed),
+        Outcome::Reschedule { at, payload } => {
+            let payload = payload.as_deref().unwrap_or(claimed);
+            rows::add_to_set(tx, &JobLocation::Scheduled, *at, payload)
+        }
         Outcome::Dead { payload, at } => {
             let payload = payload.as_deref().unwrap_or(claimed);
             rows::add_to_set(tx, &JobLocation::Dead, *at, payload)
