@@ -123,7 +123,7 @@ impl Engine {
     pub fn stats(&self) -> Stats {
         let locked = self.state.locked.lock();
         Stats {
-            unstarted: self.state.unstarted.load(Ordering::Relaxed),
+            unstarted: self.state.all_unstarted(),
             running: self.state.running.load(Ordering::Relaxed),
             unwritten: locked.acks.len() + locked.acks_in_write,
             service_us: (locked.service_ns / 1e3) as u64,

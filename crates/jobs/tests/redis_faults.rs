@@ -163,6 +163,9 @@ fn a_full_server_refuses_jobs_and_can_be_drained() {
     let limits = [Limit { key: "k".into(), rule: LimitRule::Bucket { max: 1, per_s: 1.0 } }];
     let grants = store.acquire("me", &[LimitRequest { ticket: 1, limits: &limits }], 5.0).unwrap();
     assert_eq!(grants, [Grant::Now]);
+    // And the note of a suspect, without which it would not start.
+    store.save("note", &[("ticket", b"1")], Duration::from_secs(9)).unwrap();
+    assert_eq!(store.load("note").unwrap().len(), 1);
     assert_eq!(store.clear(&JobLocation::Queue("q".into()), 0).unwrap(), 22);
     assert_eq!(server.cli(&["CONFIG", "SET", "maxmemory", "0"]), "OK");
     push(&mut *store, "q", &[b"{}"]);

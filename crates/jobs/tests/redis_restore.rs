@@ -247,3 +247,27 @@ fn jobs_that_will_be_claimed_are_not_put_back_in_flight() {
     assert_eq!(store.in_flight("me").unwrap(), [in_hand(3, b"lost")]);
     assert_eq!(store.restore("me", &jobs).unwrap(), 0, "it is there");
 }
+
+#[test]
+fn an_owner_that_cannot_be_reclaimed_holds_up_nobody() {
+    let server = TestRedis::plain();
+    let options = StoreOptions { lease: Duration::from_secs(1), ..server.options() };
+    let mut store = open(&options).unwrap().store();
+    // The dead owners: the in-flight set of the first is a key of another type.
+    server.cli(&["SET", "chaton:inflight:a:1:broken", "x"]);
+    server.cli(&["ZADD", "chaton:owners", "1", "a:1:broken"]);
+    push(&mut *store, "q", &[br#"{"class":"A","args":[],"jid":"orphan","queue":"q"}"#]);
+    redis_server::claim(&mut *store, "b:2:dead", &["q"], 1, 1).unwrap();
+    server.cli(&["ZADD", "chaton:owners", "2", "b:2:dead"]);
+    let cron =
+        Cron::new("tick", "* * * * * *", "UTC", "q", r#"{"class":"A","args":[],"queue":"q""#);
+    let (engine, feed) = start_with(options, vec![cron.unwrap()]);
+    wait_for(&feed, "the other owner's job", || feed.begun("orphan") == 1);
+    redis_engine::push_one(&mut *store, "due", Some(1.0)).unwrap();
+    wait_for(&feed, "a due job", || feed.begun("due") == 1);
+    let ticks = feed.begun.lock().len();
+    wait_for(&feed, "the next tick", || feed.begun.lock().len() > ticks);
+    assert!(feed.lines.lock().iter().any(|line| line.contains("reclaiming jobs: ")));
+    assert!(engine.stats().holds_lease);
+    engine.stop();
+}

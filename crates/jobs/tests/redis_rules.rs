@@ -10,7 +10,7 @@ use chaton_jobs::store::{
     Ack, BatchEvent, BatchUpdate, ClaimedJob, Grant, HeldLock, JobLocation, Limit, LimitRequest,
     LimitRule, NewBatch, NewJob, NewLock, Outcome, PushResult, SideEffects, Store,
 };
-use redis_server::{claim, done, job, push, TestRedis};
+use redis_server::{claim, done, job, push, settle, TestRedis};
 
 const TTL: Duration = Duration::from_secs(100);
 
@@ -204,4 +204,39 @@ fn a_removed_job_releases_its_lock_and_updates_its_batch() {
     let status = store.batch("b").unwrap().unwrap();
     assert_eq!((status.failures, status.dead), (1, true));
     assert_eq!(fired(&mut *store), ["death"]);
+}
+
+/// A document for a queue.
+fn doc(queue: &str, jid: &str, more: &str) -> Vec<u8> {
+    format!(r#"{{"class":"A","args":[],"jid":"{jid}","queue":"{queue}"{more}}}"#).into_bytes()
+}
+
+#[test]
+fn a_job_whose_queue_is_a_key_of_another_type_harms_only_itself() {
+    let server = TestRedis::plain();
+    let mut store = server.store();
+    let lock = Some(NewLock { key: "k", jid: "bad", ttl: TTL });
+    let bad = doc("evil", "bad", r#","chaton":{"lock":"k"}"#);
+    let good = doc("q", "good", "");
+    store.push(&[NewJob { at: Some(1.0), lock, ..job("evil", &bad) }]).unwrap();
+    store.push(&[NewJob { at: Some(2.0), ..job("q", &good) }]).unwrap();
+    push(&mut *store, "evil", &[b"claimed", b"waits"]);
+    let claimed = claim(&mut *store, "me", &["evil"], 1, 1).unwrap().jobs;
+    server.cli(&["SET", "queue:evil", "the application's own"]);
+    assert_eq!(store.move_due(5.0, 9).unwrap().moved, 2);
+    let dead = store.list(&JobLocation::Dead, 0, 9).unwrap();
+    assert!(String::from_utf8_lossy(&dead[0].payload).contains(r#""jid":"bad""#));
+    assert_eq!(server.cli(&["EXISTS", "chaton:lock:k"]), "0", "it holds nothing any more");
+    // The next claim, too, and an outcome.
+    let next = claim(&mut *store, "me", &["evil", "q"], 9, 2).unwrap().jobs;
+    assert_eq!(next.iter().map(|job| &*job.queue).collect::<Vec<_>>(), ["q"]);
+    assert_eq!(store.ack("me", &[settle(&claimed[0], Outcome::requeue())]).unwrap(), 0);
+    assert_eq!(store.ack("me", &[done(&next[0])]).unwrap(), 0);
+    assert_eq!((store.stats().unwrap().dead, store.stats().unwrap().in_flight), (2, 0));
+    assert_eq!(store.queues().unwrap().iter().map(|queue| queue.size).sum::<u64>(), 0);
+    // Who pushes is told; a tick goes to the dead set.
+    assert!(store.push(&[job("evil", b"{}")]).is_err());
+    assert!(store.push(&[NewJob { bid: Some("b"), ..job("evil", b"{}") }]).is_err());
+    assert!(store.push_once("tick", TTL, &job("evil", &bad)).unwrap());
+    assert_eq!(server.cli(&["GET", "queue:evil"]), "the application's own");
 }

@@ -127,7 +127,7 @@ impl Admission {
                 let queue = if due { Arc::from(doc.queue()) } else { queue };
                 let job = Job::new(doc, ticket, queue, due, self.state.clone());
                 self.state.locked.lock().jobs.insert(ticket, job.clone());
-                self.state.unstarted.fetch_add(1, Ordering::AcqRel);
+                self.state.unstarted_of(due).fetch_add(1, Ordering::AcqRel);
                 Some(job)
             }
             Err(malformed) => {
@@ -171,6 +171,9 @@ impl Admission {
         match self.state.feed.submit(job) {
             Ok(()) => true,
             Err(job) => {
+                if job.is_due() {
+                    self.state.refuse_due();
+                }
                 job.give_back();
                 self.state.counters.given_back.fetch_add(1, Ordering::Relaxed);
                 false

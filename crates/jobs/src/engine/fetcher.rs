@@ -130,10 +130,19 @@ impl Fetcher {
             return false;
         }
         self.return_stuck();
-        if let Err(error) = self.admission.start_suspect(&mut *self.store) {
+        let suspect = self.admission.start_suspect(&mut *self.store);
+        // Only an outage keeps outcomes from being written.
+        let is_outage = suspect.as_ref().is_err_and(StoreError::is_outage);
+        let worked = !is_outage && self.write_and_claim();
+        if let Err(error) = suspect {
             self.note_failure(&error);
             return true;
         }
+        worked
+    }
+
+    /// Writes what has ended and claims; false when there was nothing to do.
+    fn write_and_claim(&mut self) -> bool {
         let plan = self.plan();
         self.answers_seen = self.state.answers.load(Ordering::Relaxed);
         let nothing = plan.acks.is_empty() && plan.unlocks.is_empty() && plan.count == 0;
@@ -356,7 +365,7 @@ impl Fetcher {
         let starts = self.state.starts.load(Ordering::Relaxed);
         let moves = starts != self.starts_seen;
         self.held_up &= !moves;
-        if moves || self.state.unstarted.load(Ordering::Relaxed) == 0 || self.stuck_since_ns == 0 {
+        if moves || self.state.all_unstarted() == 0 || self.stuck_since_ns == 0 {
             self.starts_seen = starts;
             self.stuck_since_ns = now;
         } else if now.saturating_sub(self.stuck_since_ns) >= self.stale_ns() {
@@ -376,6 +385,9 @@ impl Fetcher {
     fn return_unstarted(&self) {
         let waiting = self.state.feed.take_waiting();
         let count = waiting.len() as u64;
+        if waiting.iter().any(|job| job.is_due()) {
+            self.state.refuse_due();
+        }
         waiting.into_iter().for_each(|job| job.give_back());
         self.state.counters.given_back.fetch_add(count, Ordering::Relaxed);
     }
@@ -426,7 +438,7 @@ impl Fetcher {
         if !locked.acks.is_empty() {
             at(locked.acks_since_ns + self.state.config.ack_delay.as_nanos() as u64);
         }
-        if self.state.unstarted.load(Ordering::Relaxed) > 0 {
+        if self.state.all_unstarted() > 0 {
             at(self.stuck_since_ns + self.stale_ns());
         }
         until.map(|ns| Duration::from_nanos(ns.saturating_sub(now)))

@@ -12,7 +12,7 @@ use crate::outcome::{Ack, Outcome, SideEffects};
 
 /// A due job that is given back is due again after this time (s), so that it does not return at once to a
 /// process that cannot take it.
-const DUE_AGAIN_S: f64 = 0.5;
+pub(super) const DUE_AGAIN_S: f64 = 0.5;
 
 /// What a job needs of the engine that claimed it. The engine's state holds
 /// its jobs; with this trait they need not import it.
@@ -23,8 +23,8 @@ pub(super) trait JobOwner: Send + Sync {
     /// A time (ns since boot) by the store's clock (s since 1970).
     fn store_s(&self, boot_ns: u64) -> f64;
 
-    /// A thread started the job. `unlock`: a lock (key, jid) that ends here.
-    fn job_started(&self, unlock: Option<(String, String)>);
+    /// A thread started the job. `due`: see [`Job::is_due`]. `unlock`: a lock (key, jid) that ends here.
+    fn job_started(&self, due: bool, unlock: Option<(String, String)>);
 
     /// A running job stays in the in-flight set in the store.
     fn job_left(&self, ticket: u64);
@@ -134,7 +134,7 @@ impl Job {
         }
         let unlock = self.doc.extra().filter(|extra| extra.unlocks_at_start());
         let unlock = unlock.and_then(|extra| extra.lock.clone());
-        self.owner.job_started(unlock.map(|key| (key, self.doc.jid().to_string())));
+        self.owner.job_started(self.due, unlock.map(|key| (key, self.doc.jid().to_string())));
     }
 
     /// Ends it. `false`: it had ended before, and nothing was done.

@@ -1,6 +1,7 @@
 //! The maintenance thread: sends heartbeats, moves due jobs, enqueues cron jobs
 //! and reclaims the jobs of dead owners. It never waits for a claim, so that a
-//! slow claim cannot delay a heartbeat until the lease has run out.
+//! slow claim cannot delay a heartbeat until the lease has run out. Heartbeats also come first in each
+//! round, and a round moves one batch of due jobs, so that no backlog delays them.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -8,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::admission::Admission;
+use super::job::DUE_AGAIN_S;
 use super::neighbours::Neighbours;
 use super::orphans::{self, WorkerDeath};
 use super::owner_identity;
@@ -32,12 +34,26 @@ const TICK_KEPT: Duration = Duration::from_secs(24 * 3600);
 /// entry has a tick.
 const ENTRY_KEPT: Duration = Duration::from_secs(400 * 24 * 3600);
 
+/// The parts of a round. One whose entries cannot be handled pauses without holding up the others.
+#[derive(Clone, Copy)]
+enum Part {
+    Reclaim,
+    Due,
+    Cron,
+    Cancel,
+}
+
+/// The names of the parts in the log.
+const PARTS: [&str; 4] = ["reclaiming jobs", "due jobs", "cron", "cancellations"];
+
 /// The maintenance thread. [`Maintenance::round`] does what is due and never waits.
 pub(super) struct Maintenance {
     state: Arc<EngineState>,
     store: Box<dyn Store>,
     admission: Admission,
     store_retry: StoreRetry,
+    /// Of each [`Part`], and no call of it before this time (s).
+    parts: [(StoreRetry, f64); 4],
     random: Rng,
     /// The store can only be used from this machine.
     local: bool,
@@ -66,6 +82,7 @@ impl Maintenance {
         Self {
             admission: Admission::new(state),
             store_retry: StoreRetry::new(state.config.retry_max, state),
+            parts: PARTS.map(|_| (StoreRetry::new(state.config.retry_max, state), 0.0)),
             random: Rng::new(),
             local,
             retry_at_s: 0.0,
@@ -87,6 +104,7 @@ impl Maintenance {
     /// Runs until the engine stops, then removes the owner from the store.
     pub fn run(mut self) {
         loop {
+            self.state.due_waits.store(false, Ordering::Relaxed);
             let until_s = self.round();
             let mut locked = self.state.locked.lock();
             if locked.fetcher_done {
@@ -94,12 +112,14 @@ impl Maintenance {
                 self.leave();
                 return;
             }
+            // Before the look at the room, so that a start after it ends the wait.
+            let is_due = locked.due_at.is_some_and(|at| at <= self.state.now_s());
+            self.state.due_waits.store(is_due && self.state.config.claim_due, Ordering::SeqCst);
             if self.has_work(&locked) {
                 continue;
             }
             // The watcher may have found an earlier one since.
-            let due_at = locked.due_at.filter(|_| self.state.may_move_due(&locked));
-            let until_s = until_s.min(due_at.unwrap_or(f64::MAX).max(self.retry_at_s));
+            let until_s = until_s.min(self.due_at(&locked).max(self.retry_at_s));
             let rest = (until_s - self.state.now_s()).clamp(0.0, 3600.0);
             self.state.maintenance_cond.wait_for(&mut locked, Duration::from_secs_f64(rest));
         }
@@ -112,7 +132,7 @@ impl Maintenance {
             return self.retry_at_s;
         }
         self.answers_seen = self.state.answers.load(Ordering::Relaxed);
-        match self.do_due(now_s) {
+        match self.do_due() {
             Ok(()) => {
                 self.retry_at_s = 0.0;
                 if let Some(gauges) = &self.state.config.gauges {
@@ -149,7 +169,51 @@ impl Maintenance {
         self.retry_at_s = self.state.now_s() + pause.as_secs_f64();
     }
 
-    fn do_due(&mut self, now_s: f64) -> Result<()> {
+    fn do_due(&mut self) -> Result<()> {
+        self.keep_lease()?;
+        self.run_part(Part::Reclaim, Self::reclaim_orphans)?;
+        self.run_part(Part::Due, Self::move_due)?;
+        self.run_part(Part::Cron, Self::push_crons)?;
+        self.run_part(Part::Cancel, Self::check_cancels)
+    }
+
+    /// Runs a part unless it pauses. An outage concerns all parts; any other error concerns what this one has
+    /// read or written.
+    fn run_part(&mut self, part: Part, run: fn(&mut Self, f64) -> Result<()>) -> Result<()> {
+        let (now_s, index) = (self.state.now_s(), part as usize);
+        if now_s < self.part_at_s(part) {
+            return Ok(());
+        }
+        let result = run(self, now_s);
+        let (retry, at_s) = &mut self.parts[index];
+        let line = match result {
+            Ok(()) => retry.succeeded(PARTS[index]),
+            Err(error) if error.is_outage() => return Err(error),
+            Err(error) => {
+                self.state.counters.failures.fetch_add(1, Ordering::Relaxed);
+                let (pause, line) = retry.failed(PARTS[index], &error);
+                *at_s = now_s + pause.as_secs_f64();
+                line
+            }
+        };
+        self.state.warn(line);
+        Ok(())
+    }
+
+    /// Until when a part pauses (s).
+    fn part_at_s(&self, part: Part) -> f64 {
+        let at_s = self.parts[part as usize].1;
+        // Bounded, in case the clock was set back.
+        if at_s - self.state.now_s() <= self.max_pause_s() {
+            at_s
+        } else {
+            0.0
+        }
+    }
+
+    /// Sends the heartbeat if it is due.
+    fn keep_lease(&mut self) -> Result<()> {
+        let now_s = self.state.now_s();
         let heartbeat_now = std::mem::take(&mut self.state.locked.lock().heartbeat_now);
         if heartbeat_now
             || now_s >= self.heartbeat_at_s
@@ -157,12 +221,7 @@ impl Maintenance {
         {
             self.heartbeat(now_s)?;
         }
-        // The heartbeat may have set the clock.
-        let now_s = self.state.now_s();
-        self.reclaim_orphans(now_s)?;
-        self.move_due(now_s)?;
-        self.push_crons(now_s)?;
-        self.check_cancels(now_s)
+        Ok(())
     }
 
     fn heartbeat_s(&self) -> f64 {
@@ -171,24 +230,44 @@ impl Maintenance {
 
     fn next_at(&self) -> f64 {
         let locked = self.state.locked.lock();
-        let due_at = locked.due_at.filter(|_| self.state.may_move_due(&locked)).unwrap_or(f64::MAX);
+        let due_at = self.due_at(&locked);
+        let reclaim_at = if locked.deaths.is_empty() { self.scan_at_s } else { 0.0 };
         drop(locked);
-        let tick = self.ticks.iter().flatten().copied().fold(f64::MAX, f64::min);
-        self.heartbeat_at_s.min(self.scan_at_s).min(self.cancel_at_s).min(due_at).min(tick)
+        let is_new = self.ticks.is_empty() && !self.state.config.crons.is_empty();
+        let first = if is_new { 0.0 } else { f64::MAX };
+        let tick = self.ticks.iter().flatten().copied().fold(first, f64::min);
+        let parts = [
+            (Part::Reclaim, reclaim_at),
+            (Part::Due, due_at),
+            (Part::Cron, tick),
+            (Part::Cancel, self.cancel_at_s),
+        ];
+        let times = parts.map(|(part, at_s)| at_s.max(self.part_at_s(part)));
+        times.into_iter().fold(self.heartbeat_at_s, f64::min)
+    }
+
+    /// When due jobs may be moved next (s).
+    fn due_at(&self, locked: &LockedState) -> f64 {
+        let due_at = locked.due_at.filter(|_| self.state.may_move_due(locked));
+        due_at.map_or(f64::MAX, |at| at.max(self.part_at_s(Part::Due)))
     }
 
     /// Whether something became due while the round ran.
     fn has_work(&self, locked: &LockedState) -> bool {
-        if self.pauses(self.state.now_s()) {
+        let now_s = self.state.now_s();
+        if self.pauses(now_s) {
             return false;
         }
-        if self.state.now_s() < self.retry_at_s {
+        if now_s < self.retry_at_s {
             return true;
         }
-        let due = locked.due_at.is_some_and(|at| at <= self.state.now_s());
-        let due = due && self.state.may_move_due(locked);
+        let may = |part| now_s >= self.part_at_s(part);
         let cancels = locked.check_cancels && self.state.running.load(Ordering::Relaxed) > 0;
-        locked.heartbeat_now || cancels || due || !locked.deaths.is_empty()
+        let deaths = !locked.deaths.is_empty();
+        locked.heartbeat_now
+            || cancels && may(Part::Cancel)
+            || self.due_at(locked) <= now_s
+            || deaths && may(Part::Reclaim)
     }
 
     fn heartbeat(&mut self, now_s: f64) -> Result<()> {
@@ -265,12 +344,24 @@ impl Maintenance {
     /// Reclaims the jobs of siblings whose death the supervisor reported, then those of owners that
     /// are certainly dead or sent no heartbeat for a whole lease in which this engine was healthy.
     fn reclaim_orphans(&mut self, now_s: f64) -> Result<()> {
-        loop {
-            // Removed only when it is done, so that a failure is tried again.
-            let Some(death) = self.state.locked.lock().deaths.front().cloned() else { break };
-            self.reclaim(&death, now_s)?;
-            self.state.locked.lock().deaths.pop_front();
+        let mut failed = Ok(());
+        let deaths: Vec<_> = self.state.locked.lock().deaths.iter().cloned().collect();
+        for death in deaths {
+            self.keep_lease()?;
+            let result = self.reclaim(&death, now_s);
+            // Removed only when it is done, so that a failure is tried again, after the others.
+            let mut locked = self.state.locked.lock();
+            locked.deaths.retain(|one| *one != death);
+            if result.is_err() {
+                locked.deaths.push_back(death);
+            }
+            drop(locked);
+            note_failure(&mut failed, result)?;
         }
+        failed.and(self.scan_owners(now_s))
+    }
+
+    fn scan_owners(&mut self, now_s: f64) -> Result<()> {
         let lease_s = self.state.config.store.lease.as_secs_f64();
         let gap_s = lease_s / f64::from(SCANS_PER_LEASE);
         if now_s < self.scan_at_s && self.scan_at_s - now_s <= gap_s {
@@ -281,15 +372,19 @@ impl Maintenance {
         let healthy_ns = boot_ns().saturating_sub(self.healthy_since_ns);
         let lease_ns = self.state.config.store.lease.as_nanos() as u64;
         let watched = self.healthy_since_ns != 0 && healthy_ns >= lease_ns;
+        let mut failed = Ok(());
         for owner in owners {
             let silent = watched && owner.heartbeat_age > self.state.config.store.lease;
             let other = owner.identity != self.state.identity.name;
             if other && (silent || owner_identity::is_dead(&owner.process_key, self.local)) {
+                self.keep_lease()?;
                 let crashed = owner_identity::has_crashed(&owner.process_key);
-                let death = orphans::unseen(&mut *self.store, owner.identity, crashed)?;
-                self.reclaim(&death, now_s)?;
+                let death = orphans::unseen(&mut *self.store, owner.identity, crashed);
+                let reclaimed = death.and_then(|death| self.reclaim(&death, now_s));
+                note_failure(&mut failed, reclaimed)?;
             }
         }
+        failed?;
         let lines = self.neighbours.scan(&mut *self.store, &self.state.config)?;
         lines.iter().for_each(|line| self.state.feed.warn(line));
         self.scan_at_s = now_s + gap_s;
@@ -314,47 +409,44 @@ impl Maintenance {
         Ok(())
     }
 
+    /// Moves one batch of due jobs; the next rounds move the others.
     fn move_due(&mut self, now_s: f64) -> Result<()> {
-        let mut now_s = now_s;
-        loop {
-            let locked = self.state.locked.lock();
-            let updates = locked.due_updates;
-            let due = locked.due_at.is_some_and(|at| at <= now_s);
-            if !due || !self.state.may_move_due(&locked) {
-                return Ok(());
-            }
-            drop(locked);
-            let due = if self.state.config.claim_due {
-                self.claim_due(now_s)?
-            } else {
-                self.store.move_due(now_s, DUE_MAX)?
-            };
-            let counters = &self.state.counters;
-            counters.due_moved.fetch_add(due.moved as u64, Ordering::Relaxed);
-            let mut locked = self.state.locked.lock();
-            if locked.due_updates == updates {
-                locked.due_at = due.next_at;
-            }
-            drop(locked);
-            if due.moved == 0 {
-                return Ok(());
-            }
+        let locked = self.state.locked.lock();
+        let updates = locked.due_updates;
+        if self.due_at(&locked) > now_s {
+            return Ok(());
+        }
+        drop(locked);
+        let due = if self.state.config.claim_due {
+            self.claim_due(now_s)?
+        } else {
+            self.store.move_due(now_s, DUE_MAX)?
+        };
+        let counters = &self.state.counters;
+        counters.due_moved.fetch_add(due.moved as u64, Ordering::Relaxed);
+        let mut locked = self.state.locked.lock();
+        if locked.due_updates == updates {
+            locked.due_at = due.next_at;
+        }
+        drop(locked);
+        if due.moved > 0 {
             counters.schedule_lag_us.store((due.lag_max_s * 1e6) as u64, Ordering::Relaxed);
             self.state.wake_fetcher();
-            now_s = self.state.now_s();
         }
+        Ok(())
     }
 
-    /// Claims due jobs for Ruby's client middleware. Meanwhile the fetcher
+    /// Claims due jobs for Ruby's client middleware, as many as there is room for. Meanwhile the fetcher
     /// ignores these tickets; when the reply is lost it looks for them.
     fn claim_due(&mut self, now_s: f64) -> Result<DueSummary> {
+        let room = self.state.due_room().max(1);
         let mut locked = self.state.locked.lock();
         let first = locked.next_ticket;
-        locked.next_ticket += DUE_MAX as u64;
-        locked.reserved_tickets = Some((first, first + DUE_MAX as u64));
+        locked.next_ticket += room as u64;
+        locked.reserved_tickets = Some((first, first + room as u64));
         locked.claims_pending += 1;
         drop(locked);
-        let claimed = self.store.claim_due(&self.state.identity.name, first, now_s, DUE_MAX);
+        let claimed = self.store.claim_due(&self.state.identity.name, first, now_s, room);
         let lost = claimed.is_err();
         let taken = claimed.and_then(|(jobs, due)| {
             self.admission.admit(&mut *self.store, jobs)?;
@@ -369,6 +461,9 @@ impl Maintenance {
         drop(locked);
         self.state.fetcher_cond.notify_one();
         self.state.idle_wait.changed();
+        if self.state.due_is_refused() {
+            self.parts[Part::Due as usize].1 = now_s + DUE_AGAIN_S;
+        }
         taken
     }
 
@@ -411,14 +506,15 @@ impl Maintenance {
         if now_s < self.cancel_at_s {
             return Ok(());
         }
-        self.cancel_at_s = f64::MAX;
         let jobs = self.state.locked.lock().jobs.clone();
         let jobs: Vec<_> = jobs.into_values().filter(|job| job.is_running()).collect();
         if jobs.is_empty() {
+            self.cancel_at_s = f64::MAX;
             return Ok(());
         }
         let jids: Vec<&str> = jobs.iter().map(|job| job.document().jid()).collect();
         let answers = self.store.cancelled(&jids)?;
+        self.cancel_at_s = f64::MAX;
         jobs.iter().zip(answers).filter(|(_, yes)| *yes).for_each(|(job, _)| job.cancel());
         Ok(())
     }
@@ -440,6 +536,16 @@ impl Maintenance {
             ));
         }
     }
+}
+
+/// Keeps the first failure for later; returns an outage at once.
+fn note_failure(first: &mut Result<()>, result: Result<()>) -> Result<()> {
+    match result {
+        Err(error) if error.is_outage() => return Err(error),
+        Err(error) if first.is_ok() => *first = Err(error),
+        _ => {}
+    }
+    Ok(())
 }
 
 /// The first tick that this process enqueues: the next one, or the last one if it was missed by at most

@@ -22,6 +22,9 @@ use crate::store::{Ack, Interrupt};
 
 /// Weight of the newest run in the mean time of a job.
 const SERVICE_WEIGHT: f64 = 0.05;
+/// Due jobs that may wait for client middleware. Claimed half by half, they last longer than a claim takes,
+/// and no job of a queue waits long behind them.
+pub(super) const DUE_AHEAD: usize = 256;
 /// Deaths of siblings that may wait to be handled.
 const DEATHS_MAX: usize = 64;
 /// Jobs that ended without an acknowledgement and are remembered.
@@ -134,6 +137,11 @@ impl LockedState {
         self.lost_from = Some(self.lost_from.map_or(ticket, |from| from.min(ticket)));
     }
 
+    /// Whether no suspect waits or runs.
+    pub fn has_no_suspect(&self) -> bool {
+        self.suspects.is_empty() && self.running_alone.is_none()
+    }
+
     /// Takes acknowledgements back, to be written before the others.
     pub fn return_acks(&mut self, acks: Vec<Ack>) {
         let newer = std::mem::replace(&mut self.acks, acks);
@@ -161,8 +169,14 @@ pub struct EngineState {
     pub(super) idle_wait: IdleWait,
     /// The fetcher waits (set under the mutex).
     pub(super) fetcher_waits: AtomicBool,
-    /// Claimed, not started.
+    /// Claimed from queues, not started.
     pub(super) unstarted: AtomicUsize,
+    /// Due jobs claimed for client middleware, not started.
+    pub(super) due_unstarted: AtomicUsize,
+    /// [`EngineState::moves`] when due jobs were last refused by the pool or taken back from it.
+    due_refused: AtomicU64,
+    /// The maintenance thread waits for room for due jobs.
+    pub(super) due_waits: AtomicBool,
     /// Started, not ended.
     pub(super) running: AtomicUsize,
     /// Jobs started since the engine began.
@@ -206,6 +220,9 @@ impl EngineState {
             idle_wait: IdleWait::default(),
             fetcher_waits: AtomicBool::new(false),
             unstarted: AtomicUsize::new(0),
+            due_unstarted: AtomicUsize::new(0),
+            due_refused: AtomicU64::new(u64::MAX),
+            due_waits: AtomicBool::new(false),
             running: AtomicUsize::new(0),
             starts: AtomicU64::new(0),
             low_water: AtomicUsize::new(0),
@@ -258,10 +275,56 @@ impl EngineState {
         self.maintenance_cond.notify_one();
     }
 
-    /// Whether due jobs may be moved now: not while stopping, and not through
-    /// Ruby's middleware while quiet.
+    /// Whether due jobs may be moved now: not while stopping, and through Ruby's middleware only while the
+    /// pool has room for them and no suspect has to run alone.
     pub(super) fn may_move_due(&self, locked: &LockedState) -> bool {
-        !(locked.stopping || self.config.claim_due && locked.quiet)
+        let is_free = || !locked.quiet && locked.has_no_suspect() && self.due_room() > 0;
+        !locked.stopping && (!self.config.claim_due || is_free())
+    }
+
+    /// How many due jobs may be claimed for client middleware. After a refusal only as many as threads are
+    /// free, until a job has started or ended.
+    pub(super) fn due_room(&self) -> usize {
+        let waiting = self.due_unstarted.load(Ordering::SeqCst);
+        if waiting > DUE_AHEAD / 2 {
+            return 0;
+        }
+        let room = DUE_AHEAD - waiting;
+        if self.due_is_refused() {
+            return room.min(self.feed.idle_threads().saturating_sub(waiting));
+        }
+        room
+    }
+
+    /// Starts and ends of jobs so far: ends are starts less running jobs.
+    fn moves(&self) -> u64 {
+        let running = self.running.load(Ordering::SeqCst) as u64;
+        (2 * self.starts.load(Ordering::SeqCst)).wrapping_sub(running)
+    }
+
+    /// Notes that due jobs did not find room.
+    pub(super) fn refuse_due(&self) {
+        self.due_refused.store(self.moves(), Ordering::SeqCst);
+    }
+
+    /// Whether no job has started or ended since due jobs found no room.
+    pub(super) fn due_is_refused(&self) -> bool {
+        self.due_refused.load(Ordering::SeqCst) == self.moves()
+    }
+
+    /// The count of claimed jobs that no thread has started, apart for due jobs: neither kind takes the
+    /// other's room.
+    pub(super) fn unstarted_of(&self, due: bool) -> &AtomicUsize {
+        if due {
+            &self.due_unstarted
+        } else {
+            &self.unstarted
+        }
+    }
+
+    /// All claimed jobs that no thread has started.
+    pub(super) fn all_unstarted(&self) -> usize {
+        [&self.unstarted, &self.due_unstarted].iter().map(|n| n.load(Ordering::Relaxed)).sum()
     }
 
     /// Whether the engine may claim jobs: a waiting suspect comes first.
@@ -269,8 +332,7 @@ impl EngineState {
         !locked.quiet
             && !locked.stopping
             && !locked.queues_empty
-            && locked.suspects.is_empty()
-            && locked.running_alone.is_none()
+            && locked.has_no_suspect()
             && self.holds_lease()
     }
 
@@ -315,16 +377,20 @@ impl JobOwner for EngineState {
         f64::from_bits(self.clock_offset.load(Ordering::Relaxed)) + boot_s(boot_ns)
     }
 
-    fn job_started(&self, unlock: Option<(String, String)>) {
+    fn job_started(&self, due: bool, unlock: Option<(String, String)>) {
         // Running first: idle is "none unstarted and none running".
         self.running.fetch_add(1, Ordering::AcqRel);
         self.starts.fetch_add(1, Ordering::Relaxed);
-        let left = self.unstarted.fetch_sub(1, Ordering::AcqRel) - 1;
+        let left = self.unstarted_of(due).fetch_sub(1, Ordering::AcqRel) - 1;
+        if self.due_waits.load(Ordering::SeqCst) && self.due_room() > 0 {
+            let _held = self.locked.lock();
+            self.maintenance_cond.notify_one();
+        }
         let asleep = self.fetcher_waits.load(Ordering::SeqCst);
         if let Some(unlock) = unlock {
             self.locked.lock().unlocks.push(unlock);
             self.fetcher_cond.notify_one();
-        } else if asleep && left <= self.low_water.load(Ordering::Relaxed) {
+        } else if asleep && !due && left <= self.low_water.load(Ordering::Relaxed) {
             let _held = self.locked.lock();
             self.fetcher_cond.notify_one();
         }
@@ -373,15 +439,19 @@ impl JobOwner for EngineState {
                 locked.service_ns = old + SERVICE_WEIGHT * (ran - old);
             }
             None => {
-                self.unstarted.fetch_sub(1, Ordering::AcqRel);
+                self.unstarted_of(due).fetch_sub(1, Ordering::AcqRel);
             }
         }
         let asleep = self.fetcher_waits.load(Ordering::SeqCst);
         let low = self.unstarted.load(Ordering::Relaxed) <= self.low_water.load(Ordering::Relaxed);
         let wake = asleep && (locked.acks.len() == 1 || low && !locked.queues_empty);
+        let wakes_due = self.due_waits.load(Ordering::SeqCst) && self.may_move_due(&locked);
         drop(locked);
         if wake {
             self.fetcher_cond.notify_one();
+        }
+        if wakes_due {
+            self.maintenance_cond.notify_one();
         }
     }
 }

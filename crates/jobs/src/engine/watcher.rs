@@ -112,7 +112,7 @@ impl Watcher {
     fn would_claim(&self) -> bool {
         let is_free = self.state.feed.idle_threads() > self.state.unstarted.load(Ordering::Relaxed);
         let locked = self.state.locked.lock();
-        let is_free = is_free && locked.suspects.is_empty() && locked.running_alone.is_none();
+        let is_free = is_free && locked.has_no_suspect();
         drop(locked);
         is_free && self.state.holds_lease()
     }

@@ -34,6 +34,11 @@ impl StoreError {
         Self { kind, message: message.into(), in_doubt: false }
     }
 
+    /// Whether any other call would fail, too.
+    pub fn is_outage(&self) -> bool {
+        matches!(self.kind, StoreErrorKind::Unavailable | StoreErrorKind::Busy)
+    }
+
     /// [`StoreErrorKind::Refused`].
     pub fn refused(message: impl Into<String>) -> Self {
         Self::new(StoreErrorKind::Refused, message)

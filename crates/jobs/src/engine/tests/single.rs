@@ -497,3 +497,68 @@ fn due_jobs_of_a_dead_owner_return_to_their_sets() {
     survivor.maintenance.round();
     assert_eq!(jids(&mut *store, &JobLocation::Scheduled), ["a"]);
 }
+
+/// An engine with client middleware, and many jobs that are due.
+fn with_backlog(name: &str) -> (SteppedEngine, Box<dyn crate::store::Store>) {
+    let factory = factory(name);
+    let mut store = factory.store();
+    let heartbeat = Duration::ZERO;
+    let settings = Config { claim_due: true, heartbeat, ..config() };
+    let engine = SteppedEngine::new(&factory, settings, 1);
+    let payload = |n: usize| format!(r#"{{"class":"A","args":[],"jid":"{n}","queue":"low"}}"#);
+    let payloads: Vec<String> = (0..3_000).map(payload).collect();
+    let mut jobs = vec![];
+    for payload in &payloads {
+        let (queue, payload, at) = ("low", payload.as_bytes(), Some(1.0));
+        jobs.push(crate::store::NewJob { queue, payload, at, lock: None, bid: None });
+    }
+    store.push(&jobs).unwrap();
+    engine.state.locked.lock().due_at = Some(1.0);
+    (engine, store)
+}
+
+#[test]
+fn a_due_backlog_is_claimed_while_there_is_room_and_heartbeats_go_on() {
+    let (mut engine, _) = with_backlog("due-room");
+    let most = crate::engine::state::DUE_AHEAD;
+    for round in 2..10 {
+        engine.maintenance.round();
+        let counters = engine.state.counters.read();
+        assert_eq!((counters.heartbeats, engine.feed.jobs.lock().len()), (round, most));
+    }
+    let mut pushed = 0;
+    while engine.feed.jobs.lock().len() + pushed < 3_000 {
+        let next = |_| engine.start_one().map(|job| assert!(job.finish(Outcome::Ack)));
+        pushed += (0..most).filter_map(next).count();
+        engine.fetch();
+        engine.maintenance.round();
+    }
+    assert!(pushed > 2_000);
+}
+
+#[test]
+fn due_jobs_that_the_pool_refuses_are_not_claimed_again_at_once() {
+    let (mut engine, mut store) = with_backlog("due-refused");
+    *engine.feed.room.lock() = Some(10);
+    *engine.feed.idle.lock() = 0;
+    for _ in 0..9 {
+        engine.maintenance.round();
+        engine.fetch();
+    }
+    assert_eq!(engine.state.counters.read().due_moved as usize, crate::engine::state::DUE_AHEAD);
+    assert_eq!((store.stats().unwrap().in_flight, engine.feed.jobs.lock().len()), (10, 10));
+    // A job that ends makes room.
+    engine.start_one().unwrap().finish(Outcome::Ack);
+    engine.fetch();
+    assert!(engine.state.due_room() > 0);
+}
+
+#[test]
+fn due_jobs_do_not_take_the_room_of_queues() {
+    let (mut engine, mut store) = with_backlog("due-beside");
+    engine.maintenance.round();
+    push(&mut *store, "high", "urgent", "", None);
+    assert!(engine.fetch());
+    let waiting = engine.feed.jobs.lock();
+    assert!(waiting.iter().any(|job| !job.is_due()), "it is claimed beside the due ones");
+}

@@ -23,11 +23,17 @@ pub struct CollectingFeed {
     pub jobs: Mutex<VecDeque<Arc<Job>>>,
     pub lines: Mutex<Vec<String>>,
     pub idle: Mutex<usize>,
+    /// Jobs that it takes at most.
+    pub room: Mutex<Option<usize>>,
 }
 
 impl Feed<Job> for CollectingFeed {
     fn submit(&self, job: Arc<Job>) -> Result<(), Arc<Job>> {
-        self.jobs.lock().push_back(job);
+        let mut jobs = self.jobs.lock();
+        if self.room.lock().is_some_and(|room| jobs.len() >= room) {
+            return Err(job);
+        }
+        jobs.push_back(job);
         Ok(())
     }
     fn flush(&self) {}

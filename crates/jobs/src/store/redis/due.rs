@@ -11,6 +11,7 @@ use super::resp::{Pipeline, RespValue};
 use super::scripts::Script;
 use super::store::{ms, RedisStore};
 use crate::document::stamped;
+use crate::store::payload::JobResources;
 use crate::store::traits::Result;
 use crate::store::types::{ClaimedJob, DueSummary};
 
@@ -51,12 +52,29 @@ impl RedisStore {
                 add_next_at(&mut pipeline);
             }
             let mut replies = self.run(&pipeline)?;
-            due.moved += replies.next().map_or(0, |moved| moved.count()) as usize;
+            let mut counts = replies.next().unwrap_or(RespValue::Nil).items().into_iter();
+            due.moved += counts.next().map_or(0, |moved| moved.count()) as usize;
+            let misplaced: Vec<_> =
+                counts.filter_map(|number| some.get(number.count() as usize)).collect();
+            self.release_misplaced(&misplaced)?;
             if rest.is_empty() {
                 due.next_at = read_next_at(replies.skip(1));
             }
         }
         Ok(due)
+    }
+
+    /// Ends what jobs hold that are in the dead set because the key of their queue holds something else.
+    fn release_misplaced(&mut self, jobs: &[&DueEntry]) -> Result<()> {
+        for (queue, _) in jobs.iter().filter_map(|job| job.requeued.as_ref()) {
+            chaton_core::log::warn(&format!(
+                "jobs: {}: the key queue:{queue} holds no jobs but something of the application; a due job that \
+                 was to go there is in the dead set. Rename the key or the queue, then retry the job",
+                self.conn.address().shown
+            ));
+        }
+        let held: Vec<_> = jobs.iter().map(|job| JobResources::of(&job.payload)).collect();
+        self.release(&held)
     }
 
     pub(super) fn claim_due_jobs(

@@ -209,16 +209,22 @@ impl RedisStore {
                 .map(|job| JobResources::of(&job.bytes()))
                 .filter(|held| held.lock.is_some() || held.bid.is_some())
                 .collect();
-            if !held.is_empty() {
-                let mut pipeline = Pipeline::new();
-                self.conn.script(&mut pipeline, Script::Release, 4 * held.len())?;
-                held.iter().for_each(|held| add_resources(&mut pipeline, held));
-                self.run(&pipeline)?;
-            }
+            self.release(&held)?;
             if gone < step || cleared >= max {
                 return Ok(cleared);
             }
         }
+    }
+
+    /// Ends what removed jobs held.
+    pub(super) fn release(&mut self, held: &[JobResources]) -> Result<()> {
+        if held.is_empty() {
+            return Ok(());
+        }
+        let mut pipeline = Pipeline::new();
+        self.conn.script(&mut pipeline, Script::Release, 4 * held.len())?;
+        held.iter().for_each(|held| add_resources(&mut pipeline, held));
+        self.run(&pipeline).map(|_| ())
     }
 }
 

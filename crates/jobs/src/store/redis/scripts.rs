@@ -40,6 +40,8 @@ pub enum Script {
     BatchOpen,
     /// Closes a batch.
     BatchClose,
+    /// Writes a small hash.
+    Save,
 }
 
 /// The source of one script.
@@ -66,7 +68,7 @@ macro_rules! scripts {
 }
 
 /// All scripts.
-pub const SCRIPTS: [ScriptSource; 18] = scripts![
+pub const SCRIPTS: [ScriptSource; 19] = scripts![
     "claim" [OWNERS] false,
     "ack" [JOBS] false,
     "push" [JOBS] true,
@@ -85,6 +87,7 @@ pub const SCRIPTS: [ScriptSource; 18] = scripts![
     "queues" [] false,
     "batch_open" [] true,
     "batch_close" [JOBS] false,
+    "save" [] false,
 ];
 
 impl ScriptSource {

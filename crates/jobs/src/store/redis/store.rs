@@ -163,12 +163,12 @@ impl Store for RedisStore {
             return Ok(());
         }
         let mut pipeline = Pipeline::new();
-        pipeline.begin(2 + 2 * fields.len()).word("HSET").word(key);
+        self.conn.script(&mut pipeline, Script::Save, 2 + 2 * fields.len())?;
+        pipeline.word(key).number(ms(ttl));
         for (field, value) in fields {
             pipeline.word(field).word(value);
         }
-        pipeline.begin(3).word("PEXPIRE").word(key).number(ms(ttl));
-        self.conn.atomic(&pipeline).map(|_| ())
+        self.run(&pipeline).map(|_| ())
     }
 
     fn remove_hash(&mut self, key: &str) -> Result<()> {

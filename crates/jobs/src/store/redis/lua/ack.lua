@@ -33,8 +33,7 @@ while at <= #ARGV do
         local read, job = pcall(cjson.decode, payload)
         queue = read and type(job) == 'table' and type(job.queue) == 'string' and job.queue or 'default'
       end
-      redis.call('RPUSH', 'queue:' .. queue, payload)
-      redis.call('SADD', 'queues', queue)
+      put('RPUSH', queue, payload)
     end
     redis.call('HDEL', inflight, field)
     if lock ~= '' then unlock(lock, holder) end

@@ -14,7 +14,11 @@ for i = 6, #ARGV do
     local step = 8
     while left > 0 do
       local asked = math.min(step, left)
-      local jobs = redis.call('RPOP', list, asked)
+      local jobs = redis.pcall('RPOP', list, asked)
+      if jobs and jobs.err and not string.find(jobs.err, 'WRONGTYPE', 1, true) then
+        jobs = redis.call('RPOP', list, asked)
+      end
+      -- A key of another type, which the watch reports, holds no jobs.
       if not jobs or #jobs == 0 then break end
       local args, size = {}, 0
       for j = 1, #jobs do
@@ -32,7 +36,8 @@ for i = 6, #ARGV do
       if #jobs < asked then break end
       step = step * 8
     end
-    if left == 0 and out[1] == 1 and redis.call('LLEN', list) > 0 then out[1] = 0 end
+    local length = left == 0 and out[1] == 1 and redis.pcall('LLEN', list)
+    if type(length) == 'number' and length > 0 then out[1] = 0 end
   end
 end
 if #turns > 0 then redis.call('DEL', unpack(turns)) end

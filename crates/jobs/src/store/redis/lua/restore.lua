@@ -7,7 +7,7 @@ for i = 2, #ARGV, 3 do
   local field, queue, payload = ARGV[i] .. ':' .. ARGV[i + 1], 'queue:' .. ARGV[i + 1], ARGV[i + 2]
   local known = redis.call('HEXISTS', inflight, field) == 1
     or redis.call('ZSCORE', 'retry', payload) or redis.call('ZSCORE', 'schedule', payload)
-    or redis.call('LPOS', queue, payload, 'RANK', -1, 'MAXLEN', 10000)
+    or type(redis.pcall('LPOS', queue, payload, 'RANK', -1, 'MAXLEN', 10000)) == 'number'
   if not known then
     redis.call('HSET', inflight, field, payload)
     restored = restored + 1

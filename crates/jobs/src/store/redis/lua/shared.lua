@@ -1,9 +1,24 @@
 -- Functions that several scripts use. A batch is the hash chaton:batch:BID, the
 -- list …:calls (event, queue, document in turn) and the set …:failed of jids.
-local function enqueue(queue, payload)
-  redis.call('LPUSH', 'queue:' .. queue, payload)
-  redis.call('SADD', 'queues', queue)
+--
+-- The application may keep something else under the key of a queue. A job that goes there must not hold up
+-- the other jobs of its script: it goes to the dead set, unless the push is `strict`. Returns whether it is
+-- in its queue.
+local function put(command, queue, payload, strict)
+  local list = 'queue:' .. queue
+  local reply = redis.pcall(command, list, payload)
+  if type(reply) ~= 'table' then
+    redis.call('SADD', 'queues', queue)
+  elseif not strict and string.find(reply.err, 'WRONGTYPE', 1, true) then
+    redis.call('ZADD', 'dead', redis.call('TIME')[1], payload)
+    return false
+  else
+    redis.call(command, list, payload)
+  end
+  return true
 end
+
+local function enqueue(queue, payload) return put('LPUSH', queue, payload) end
 
 local function add_dead(payload, at, max, age_s)
   redis.call('ZADD', 'dead', at, payload)
