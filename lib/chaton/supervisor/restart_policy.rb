@@ -6,7 +6,8 @@ module Chaton
     # up.
     #
     # - A worker that had been ready and dies is replaced at once; if it happens again within the window, after a delay
-    #   that doubles each time. It is never given up: some service is better than none.
+    #   that doubles each time. It is never given up: some service is better than none. A worker that ended with status
+    #   0 was asked to by somebody else (a watcher of memory): the first delay is the longest then.
     # - A worker that does not become ready is tried again after a delay that doubles. After `crash_loop_count` tries in
     #   a row it is given up: the code or its environment is broken, and a person has to look.
     class RestartPolicy
@@ -26,6 +27,7 @@ module Chaton
         @window_s = window_s
         @failed_boots = 0
         @deaths = []
+        @clean_at_s = nil
       end
 
       # The worker died before it was ready.
@@ -45,8 +47,11 @@ module Chaton
 
       # The worker died after it had been ready.
       #
+      # @param clean [Boolean] whether it ended with status 0
       # @return [RestartAfter]
-      def died(now_s)
+      def died(now_s, clean: false)
+        return RestartAfter.new(clean_delay_s(now_s)) if clean
+
         @deaths.reject! { |at| now_s - at > @window_s }
         # More of them no longer change the delay.
         @deaths.shift if @deaths.size >= 64
@@ -55,6 +60,13 @@ module Chaton
       end
 
       private
+
+      # Bounds the forks of workers that end as soon as they are ready.
+      def clean_delay_s(now_s)
+        again = @clean_at_s && now_s - @clean_at_s <= @window_s
+        @clean_at_s = now_s
+        delay(again ? 1 : 0)
+      end
 
       def delay(times)
         return 0.0 if times.zero?

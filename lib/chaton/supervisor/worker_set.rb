@@ -210,7 +210,7 @@ module Chaton
         @batch_deaths&.worker_ended(child, cause)
         @scoreboard.clear(child.scoreboard_slot)
         @free_scoreboard_slots.push(child.scoreboard_slot)
-        verdict = worker_slot_of(child)&.child_ended(child, now_s)
+        verdict = worker_slot_of(child)&.child_ended(child, now_s, clean: how == "exit 0")
         @report.ended(child, how, asked, verdict)
       end
 

@@ -69,8 +69,9 @@ module Chaton
 
       # A child of this slot ended; decides what follows.
       #
+      # @param clean [Boolean] whether it ended with status 0
       # @return [RestartPolicy::RestartAfter, RestartPolicy::GiveUp, nil] nil: nothing follows
-      def child_ended(child, now_s)
+      def child_ended(child, now_s, clean: false)
         if child.equal?(@successor)
           @successor = nil
           # The child that was to be replaced may have died in the meantime.
@@ -80,7 +81,7 @@ module Chaton
         return unless child.equal?(@child)
 
         @child = nil
-        follow(child.served? ? @policy.died(now_s) : @policy.boot_failed, child, now_s)
+        follow(child.served? ? @policy.died(now_s, clean: clean) : @policy.boot_failed, child, now_s)
       end
 
       def due?(now_s) = !@due_at.nil? && now_s >= @due_at

@@ -27,6 +27,12 @@ class RestartPolicyTest < Minitest::Test
     end
   end
 
+  def test_exits_with_status_0_earn_no_growing_delay
+    one = policy
+    assert_equal [0.0, 0.5, 0.5, 0.5, 0.0], [0.0, 1.0, 2.0, 3.0, 90.0].map { |at| one.died(at, clean: true).delay_s }
+    assert_equal [0.0, 0.5], [one.died(91.0), one.died(92.0)].map(&:delay_s), "crashes are counted apart"
+  end
+
   def test_failed_boots_in_a_row_end_it
     one = policy
     verdicts = Array.new(6) { one.boot_failed }
