@@ -44,10 +44,10 @@ module ActiveJob
       # Rails 7.2 calls this, and then waits for the end of transactions itself.
       def enqueue_after_transaction_commit? = true
 
-      # Rails 8.1 asks between two steps of an ActiveJob::Continuable.
+      # Rails 8.1 asks between two steps of an ActiveJob::Continuable, later versions with the job.
       #
       # @return [Boolean] whether a long job should end soon and be enqueued again
-      def stopping? = Chaton::Jobs.stopping?
+      def stopping?(_job = nil) = Chaton::Jobs.stopping?
 
       # @return [String] its jid
       def enqueue(job) = push(job, nil)

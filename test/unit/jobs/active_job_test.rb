@@ -116,6 +116,13 @@ class ActiveJobTest < JobsUnitCase
     RUBY
   end
 
+  def test_a_continuable_asks_with_or_without_its_job_whether_to_stop
+    assert_equal "[false, false]", printed(<<~RUBY)
+      adapter = ActiveJob::QueueAdapters::ChatonAdapter.new
+      print [adapter.stopping?, adapter.stopping?(Object.new)].inspect
+    RUBY
+  end
+
   def test_a_class_enqueued_by_its_name_runs_with_the_rules_of_active_job
     assert_equal '["mail", ["now"]]ran now[[:ack]][[:ack]][["Shy", 1]]', printed(<<~RUBY)
       class Shy < ActiveJob::Base
