@@ -66,10 +66,13 @@ module Chaton
       # Sets the plan, for a process that has read its configuration.
       #
       # @param plan [Config::Plan]
-      def use(plan)
+      # @param forks [Boolean] whether this process forks workers: its client starts no thread that listens for a new
+      #   primary; nil: as before
+      def use(plan, forks: nil)
         @lock.synchronize do
           @plan = plan
           @client = nil
+          @forking_pid = (::Process.pid if forks) unless forks.nil?
         end
         Runtime.watch
       end
@@ -93,7 +96,8 @@ module Chaton
       private
 
       def make_client
-        Client.for(configured(:jobs, "jobs { store \"sqlite://storage/jobs.db\" }").store_settings)
+        settings = configured(:jobs, "jobs { store \"sqlite://storage/jobs.db\" }").store_settings
+        Client.for(settings, forks: @forking_pid == ::Process.pid)
       end
     end
   end

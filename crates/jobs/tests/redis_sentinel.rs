@@ -146,6 +146,21 @@ impl WatchedServers {
         self.servers.iter().position(|server| server.port.to_string() == port).unwrap()
     }
 
+    /// A planned failover, asked for again where it was given up.
+    fn fail_over_to(&self, next: usize) {
+        wait_for("the failover", || {
+            let over = self.servers[next].cli(&["ROLE"]).starts_with("master");
+            over || self.sentinels[0].cli(&["SENTINEL", "FAILOVER", "main"]).is_empty()
+        });
+    }
+
+    /// A planned failover from a primary that never learns of it, as one that no sentinel reaches.
+    fn fail_over_unknown_to(&self, old: &TestRedis) {
+        assert_eq!(old.cli(&["ACL", "SETUSER", "default", "-replicaof", "-slaveof"]), "OK");
+        self.fail_over_to(1);
+        wait_for("the sentinels to name the new primary", || self.primary() == 1);
+    }
+
     fn wait_for_promotion(&self, of: usize) -> Instant {
         wait_for("the promotion", || self.servers[of].cli(&["ROLE"]).starts_with("master"));
         Instant::now()
@@ -193,11 +208,7 @@ fn failovers_that_are_asked_for_are_followed_under_load() {
             feed.wait_for("pushes", || pusher.stored() > stored + 50);
             wait_for("the sentinels to be in step", || all.are_in_step());
             let next = 1 - all.primary();
-            // Asked for again where it was given up.
-            wait_for("the failover", || {
-                let over = all.servers[next].cli(&["ROLE"]).starts_with("master");
-                over || all.sentinels[0].cli(&["SENTINEL", "FAILOVER", "main"]).is_empty()
-            });
+            all.fail_over_to(next);
             let promoted = Instant::now();
             let took = runs_on(&feed, pusher, promoted, &all.servers[next], &mut had);
             slowest = slowest.max(took);
@@ -248,6 +259,53 @@ fn calls_that_wait_for_a_hung_primary_end_when_it_is_replaced() {
     feed.wait_for("the second job", || feed.ran.lock().contains("second"));
     all.servers[old].resume();
     engine.stop();
+}
+
+#[test]
+fn a_client_alone_leaves_a_primary_that_does_not_learn_of_the_switch() {
+    let all = WatchedServers::start(60_000);
+    let [old, new] = &all.servers;
+    Pusher::beside(&all.options(), |pusher| {
+        wait_for("pushes", || pusher.stored() > 50);
+        all.fail_over_unknown_to(old);
+        let stored = pusher.stored();
+        wait_for("pushes to the new primary", || {
+            pusher.stored() > stored + 50 && !jobs_of(new).is_subset(&jobs_of(old))
+        });
+    });
+    assert!(old.cli(&["ROLE"]).starts_with("master"));
+}
+
+#[test]
+fn a_primary_that_refuses_for_want_of_replicas_is_left_when_another_is_named() {
+    let all = WatchedServers::start(60_000);
+    let [old, new] = &all.servers;
+    // Such a process listens to no sentinel.
+    let mut options = all.options();
+    options.forks = true;
+    let mut store = open(&options).unwrap().store();
+    push_one(&mut *store, "first", None).unwrap();
+    assert_eq!(old.cli(&["CONFIG", "SET", "min-replicas-to-write", "1"]), "OK");
+    let mut refused = 0;
+    assert_eq!(new.cli(&["REPLICAOF", "NO", "ONE"]), "OK");
+    wait_for("a refusal", || {
+        refused += usize::from(push_one(&mut *store, "refused", None).is_err());
+        refused > 100
+    });
+    let asked = |sentinel: &TestSentinel| {
+        let stats = sentinel.cli(&["INFO", "commandstats"]);
+        let calls = stats.split("get-master-addr-by-name:calls=").nth(1).unwrap_or("0");
+        calls.split(',').next().unwrap().parse::<usize>().unwrap()
+    };
+    let asked: usize = all.sentinels.iter().map(asked).sum();
+    assert!(asked < refused / 2, "{asked} questions for {refused} refusals");
+    let port = old.port.to_string();
+    assert_eq!(new.cli(&["REPLICAOF", "127.0.0.1", &port]), "OK");
+    wait_for("pushes", || push_one(&mut *store, "second", None).is_ok());
+    wait_for("the sentinels to be in step", || all.are_in_step());
+    all.fail_over_unknown_to(old);
+    wait_for("a push", || push_one(&mut *store, "third", None).is_ok());
+    assert!(jobs_of(new).contains("third") && !jobs_of(old).contains("third"));
 }
 
 #[test]

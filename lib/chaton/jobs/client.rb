@@ -25,9 +25,11 @@ module Chaton
       BATCH = :chaton_batch
 
       # @param settings [Hash{Symbol=>Object}] {Config::JobsSettings#store_settings}
-      def self.for(settings)
+      # @param forks [Boolean] whether this process forks workers, which may use the client
+      def self.for(settings, forks: false)
         require_relative "../native"
-        client = new(Native::JobsClient.new(JSON.generate(settings)), format: settings.fetch(:format))
+        native = Native::JobsClient.new(JSON.generate(settings.merge(forks: forks)))
+        client = new(native, format: settings.fetch(:format))
         ProcessEnd.run { client.finish } if settings[:reliable_push]
         client
       end

@@ -86,7 +86,7 @@ module Chaton
         # A mark that is written through one client has to be seen by the other. That compares server, database and
         # namespace at once, whatever names and proxies lead to them.
         def compare_stores(plan, log)
-          native = Client.for(plan.jobs.store_settings).native
+          native = Client.for(plan.jobs.store_settings, forks: true).native
           key = "chaton:mark:#{SecureRandom.hex(Client::JID_BYTES)}"
           native.save(key, { "at" => Clock.now_s.to_s }, MARK_TTL_S)
           seen = SidekiqGem.read(key, "at")

@@ -20,7 +20,7 @@ module Chaton
       # @raise [AppLoadError, ConfigError]
       def self.load(plan, roles, log:, forks: false)
         # A process of any role enqueues and produces by this plan.
-        use(plan) if plan.jobs
+        use(plan, forks) if plan.jobs
         produce(plan, forks) if plan.streams
         # Sidekiq's blocks for servers ask at load time whether they run in one.
         Jobs::Runtime.before_app(plan) if roles.include?(:jobs)
@@ -54,9 +54,9 @@ module Chaton
         app
       end
 
-      def self.use(plan)
+      def self.use(plan, forks)
         require "chaton/jobs"
-        Jobs.use(plan)
+        Jobs.use(plan, forks: forks)
       end
 
       # Reports a property that librdkafka does not know once, here, rather than in each worker.

@@ -66,6 +66,9 @@ pub struct StoreOptions {
     /// How long they are kept.
     #[serde(rename = "dead_age_s", deserialize_with = "seconds")]
     pub dead_age: Duration,
+    /// Whether this process forks workers: it gets no thread that listens to a sentinel. No setting.
+    #[serde(default)]
+    pub forks: bool,
 }
 
 fn format<'de, D: Deserializer<'de>>(from: D) -> Result<u8, D::Error> {
@@ -99,6 +102,7 @@ impl StoreOptions {
             lease: Duration::from_secs(60),
             dead_max: 10_000,
             dead_age: Duration::from_secs(180 * 24 * 3600),
+            forks: false,
         }
     }
 }

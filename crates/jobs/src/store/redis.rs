@@ -54,7 +54,8 @@ struct RedisFactory {
 
 impl RedisFactory {
     fn new(options: &StoreOptions) -> Result<Self> {
-        let server = Arc::new(ServerHandle::new(RedisAddress::read(options)?));
+        let server = ServerHandle::new(RedisAddress::read(options)?, options.forks);
+        let server = Arc::new(server);
         Ok(Self { server, options: Arc::new(options.clone()) })
     }
 }

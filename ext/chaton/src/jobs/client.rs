@@ -130,8 +130,10 @@ fn finite(at: f64) -> Result<f64, Error> {
 impl RbJobsClient {
     /// `JobsClient.new(store)`: JSON of the part `store` of the section `jobs`.
     fn new(store: String) -> Result<Self, Error> {
-        let options: StoreOptions = parse("jobs.store", &store)?;
+        let mut options: StoreOptions = parse("jobs.store", &store)?;
         let connections = Arc::new(StoreConnections::new(&options)?);
+        // A worker that is forked forks no workers.
+        options.forks = false;
         Ok(Self { options, connections: RefCell::new((handle::generation(), connections)) })
     }
 

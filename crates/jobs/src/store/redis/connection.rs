@@ -13,7 +13,7 @@ use super::redis_address::{Endpoint, RedisAddress};
 use super::resp::{Pipeline, RespValue};
 use super::resp_stream::RespStream;
 use super::scripts::{Script, SCRIPTS};
-use super::sentinel;
+use super::sentinel::{self, SwitchListener};
 use super::transport::{PollResult, Transport};
 use crate::store::error::StoreError;
 use crate::store::traits::Result;
@@ -24,6 +24,9 @@ const OLDEST: (u32, u32) = (6, 2);
 const SHEBANG: u32 = 7;
 /// A connection used within this time is not checked for a close.
 const FRESH: Duration = Duration::from_millis(1);
+/// Least time between two questions to sentinels whether a primary without replicas was replaced. A planned
+/// failover takes a second or two, and each question is a connection.
+const ASK_AGAIN: Duration = Duration::from_millis(500);
 
 /// What all connections to one server share.
 pub struct ServerHandle {
@@ -38,15 +41,21 @@ pub struct ServerHandle {
     watches: Mutex<Vec<Weak<EventFd>>>,
     /// Index of the sentinel that answered last; it is asked first.
     pub sentinel: AtomicUsize,
-    /// The primary that the last connection was made to.
+    /// The primary that sentinels named to the last connection since the last departure.
     primary: Mutex<Option<Endpoint>>,
+    /// When they were last asked because it lacks replicas; held while they are.
+    asked: Mutex<Option<Instant>>,
+    /// Begins with the first connection; only with sentinels.
+    switches: Mutex<Option<SwitchListener>>,
+    /// Whether threads may be started.
+    forks: bool,
     /// Fails the calls that wait for a primary that was replaced; only with sentinels.
     cut: Mutex<Option<Arc<EventFd>>>,
 }
 
 impl ServerHandle {
-    /// The server at this address.
-    pub fn new(address: RedisAddress) -> Self {
+    /// The server at this address, for a process that `forks` workers or does not.
+    pub fn new(address: RedisAddress, forks: bool) -> Self {
         Self {
             cut: Mutex::new(new_cut(&address)),
             address,
@@ -55,16 +64,55 @@ impl ServerHandle {
             watches: Mutex::default(),
             sentinel: AtomicUsize::new(0),
             primary: Mutex::new(None),
+            asked: Mutex::new(None),
+            switches: Mutex::new(None),
+            forks,
         }
     }
 
-    /// Whether the last connection was made to another primary than this one.
-    pub fn is_left_by(&self, primary: &Endpoint) -> bool {
+    /// Where a new connection is made to. With sentinels, a process that has a connection also listens to
+    /// one of them.
+    fn endpoint(self: &Arc<Self>) -> Result<Endpoint> {
+        let Some(options) = &self.address.sentinel else {
+            return Ok(self.address.endpoints[0].clone());
+        };
+        let found = sentinel::find_primary(self, options)?;
+        // The switch was not heard of.
+        if self.is_left_by(&found) {
+            self.leave(self.departures.load(Ordering::Relaxed));
+        }
+        *self.primary.lock() = Some(found.clone());
+        let mut switches = self.switches.lock();
+        if switches.is_none() && !self.forks {
+            *switches = SwitchListener::start(self);
+        }
+        Ok(found)
+    }
+
+    /// Whether sentinels know another primary than the one that refuses writes for want of replicas. Of many
+    /// refusals one asks; the others are refused.
+    fn is_replaced(&self) -> bool {
+        let Some(options) = &self.address.sentinel else { return false };
+        let Some(mut asked) = self.asked.try_lock() else { return false };
+        if asked.is_some_and(|at| at.elapsed() < ASK_AGAIN) {
+            return false;
+        }
+        let found = sentinel::find_primary(self, options);
+        *asked = Some(Instant::now());
+        found.is_ok_and(|primary| self.is_left_by(&primary))
+    }
+
+    /// Whether sentinels named another primary than this one to the last connection.
+    fn is_left_by(&self, primary: &Endpoint) -> bool {
         self.primary.lock().as_ref().is_some_and(|last| last != primary)
     }
 
-    /// Ends all connections, also those whose call waits for the old primary, since there is a new one.
-    pub fn leave_primary(&self) {
+    /// Ends all connections, also those whose call waits for the old primary, since this is the new one; not
+    /// again if the last connection was made to it.
+    pub fn leave_primary_for(&self, new: &Endpoint) {
+        if self.primary.lock().as_ref() == Some(new) {
+            return;
+        }
         let cut = std::mem::replace(&mut *self.cut.lock(), new_cut(&self.address));
         self.leave(self.departures.load(Ordering::Relaxed));
         cut.iter().for_each(|cut| cut.notify());
@@ -82,6 +130,7 @@ impl ServerHandle {
     fn leave(&self, departures: u64) {
         let (all, next) = (&self.departures, departures + 1);
         if all.compare_exchange(departures, next, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            *self.primary.lock() = None;
             self.watches.lock().iter().filter_map(Weak::upgrade).for_each(|watch| watch.notify());
         }
     }
@@ -184,13 +233,21 @@ impl RedisConnection {
     }
 
     /// Closes this connection, and at their next use all others to the server, if a reply says that
-    /// the server cannot be used now.
+    /// the server cannot be used now, or lacks replicas because it was replaced.
     fn leave_unusable(&mut self, replies: &[RespValue]) -> bool {
-        let unusable = replies.iter().any(is_unusable);
+        let unusable = match replies.iter().find_map(refusal) {
+            None => false,
+            Some(error) => !super::errors::lacks_replicas(error) || self.is_replaced(),
+        };
         if let Some(open) = self.open.take_if(|_| unusable) {
             self.server.leave(open.departures);
         }
         unusable
+    }
+
+    fn is_replaced(&self) -> bool {
+        let now = self.server.departures.load(Ordering::Relaxed);
+        self.open.as_ref().is_some_and(|open| open.departures != now) || self.server.is_replaced()
     }
 
     /// A script that the server has forgotten did not run: it is loaded and called again.
@@ -305,10 +362,7 @@ impl RedisConnection {
         // Read before connecting: a departure in between closes this connection, too.
         let cut = self.server.cut.lock().clone();
         let departures = self.server.departures.load(Ordering::Relaxed);
-        let endpoint = match &address.sentinel {
-            Some(options) => sentinel::find_primary(&self.server, options)?,
-            None => address.endpoints[0].clone(),
-        };
+        let endpoint = self.server.endpoint()?;
         let unreachable = |e: io::Error| super::errors::unreachable(address, &e);
         let link = Transport::connect(address, &endpoint, address.connect_timeout);
         let (stream, used) = (RespStream::new(link.map_err(unreachable)?, cut), Instant::now());
@@ -324,7 +378,6 @@ impl RedisConnection {
         let version = self.check_hello(replies.next().unwrap_or(RespValue::Nil))?;
         replies.next().map_or(Ok(()), |selected| self.check(&selected))?;
         self.check_eviction_policy(replies.next().unwrap_or(RespValue::Nil));
-        *self.server.primary.lock() = Some(endpoint);
         if self.tracking {
             replies.next().map_or(Ok(()), |tracked| self.check(&tracked))?;
             return Ok(open);
@@ -415,13 +468,13 @@ impl RedisConnection {
     }
 }
 
-/// Whether the server refused a command because it cannot be used now. The reply to EXEC has its
-/// errors within.
-fn is_unusable(reply: &RespValue) -> bool {
+/// The error with which the server refused a command because it cannot be used now. The reply to EXEC has
+/// its errors within.
+fn refusal(reply: &RespValue) -> Option<&str> {
     match reply {
-        RespValue::Error(error) => super::errors::is_unusable(error),
-        RespValue::Array(items) => items.iter().any(is_unusable),
-        _ => false,
+        RespValue::Error(error) => super::errors::is_unusable(error).then_some(error),
+        RespValue::Array(items) => items.iter().find_map(refusal),
+        _ => None,
     }
 }
 

@@ -103,7 +103,14 @@ pub fn replica(address: &RedisAddress) -> StoreError {
 
 /// Whether the error says that the server cannot be used now, though its connection works.
 pub fn is_unusable(error: &str) -> bool {
-    ["READONLY", "LOADING", "MASTERDOWN"].iter().any(|code| has_code(error, code))
+    let codes = ["READONLY", "LOADING", "MASTERDOWN"];
+    codes.iter().any(|code| has_code(error, code)) || lacks_replicas(error)
+}
+
+/// Whether a primary refuses writes for want of replicas (`min-replicas-to-write`). One that was replaced
+/// lacks them, too, until a sentinel makes it a replica, ten seconds later.
+pub fn lacks_replicas(error: &str) -> bool {
+    has_code(error, "NOREPLICAS")
 }
 
 /// Whether the error has this code. Before Redis 7 the error of a script, and always that of EXEC,

@@ -1,8 +1,9 @@
 //! Sentinels: servers that know where the primary is, and report when there is another one.
 
+use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use chaton_core::event_fd::EventFd;
@@ -18,8 +19,9 @@ use crate::store::error::{StoreError, StoreErrorKind};
 use crate::store::poll::wait_for_any;
 use crate::store::traits::Result;
 
-/// The channel on which a sentinel reports a new primary.
-const SWITCHES: &[u8] = b"+switch-master";
+/// The channels on which a sentinel reports a new primary. The one that carries out a failover names it when
+/// it is promoted, and switches seconds later, when it has told the other replicas.
+const SWITCHES: [&[u8]; 2] = [b"+switch-master", b"+promoted-slave"];
 /// Silence after which a sentinel that is listened to is asked for a PONG.
 const PING_EVERY: Duration = Duration::from_secs(10);
 /// Pause before another sentinel is listened to.
@@ -78,8 +80,8 @@ fn ask(
         None => pipeline.command(&[b"HELLO", b"3"]),
     };
     if listen {
-        // Its reply is a pushed message.
-        pipeline.command(&[b"SUBSCRIBE", SWITCHES]);
+        // Its replies are pushed messages.
+        pipeline.command(&[b"SUBSCRIBE", SWITCHES[0], SWITCHES[1]]);
     }
     let name = options.primary.as_bytes();
     pipeline.command(&[b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", name]);
@@ -115,7 +117,7 @@ impl SwitchListener {
     pub fn start(server: &Arc<ServerHandle>) -> Option<Self> {
         let options = server.address.sentinel.clone()?;
         let stop = Arc::new(EventFd::new().ok()?);
-        let (server, ended) = (server.clone(), stop.clone());
+        let (server, ended) = (Arc::downgrade(server), stop.clone());
         let run = move || while listen(&server, &options, &ended).is_err() && !rest(&ended) {};
         chaton_core::thread::spawn("chaton switches", run).ok()?;
         Some(Self(stop))
@@ -134,29 +136,28 @@ fn rest(stop: &EventFd) -> bool {
     wait_for_any(&mut fds, LISTEN_AGAIN).unwrap_or(true)
 }
 
-/// Listens to one sentinel until `stop` is notified.
-fn listen(server: &ServerHandle, options: &SentinelOptions, stop: &EventFd) -> Result<()> {
-    let (mut stream, primary) = first_answer(server, options, true)?;
-    let timeout = reply_timeout(server);
-    let broken = |e| errors::broken(&server.address, &e);
+/// Listens to one sentinel until `stop` is notified, or nobody uses the server any more.
+fn listen(server: &Weak<ServerHandle>, options: &SentinelOptions, stop: &EventFd) -> Result<()> {
+    let Some(handle) = server.upgrade() else { return Ok(()) };
+    let (mut stream, primary) = first_answer(&handle, options, true)?;
+    let timeout = reply_timeout(&handle);
     // Reports may have been missed before.
-    if server.is_left_by(&primary) {
-        server.leave_primary();
-    }
+    handle.leave_primary_for(&primary);
+    drop(handle);
+    let broken = |e: io::Error| StoreError::unavailable(e.to_string());
     let mut pinged = false;
     loop {
         for message in std::mem::take(&mut stream.pushes) {
-            if is_switch(message, &options.primary) {
-                server.leave_primary();
+            let found = new_primary(message, &options.primary);
+            if let (Some((host, port)), Some(handle)) = (found, server.upgrade()) {
+                handle.leave_primary_for(&handle.address.endpoints[0].sibling(host, port));
             }
         }
         let wait = if pinged { timeout } else { PING_EVERY };
         match stream.wait_for_push(stop, wait, timeout).map_err(broken)? {
             PollResult::Interrupted => return Ok(()),
             PollResult::Ready => pinged = false,
-            PollResult::TimedOut if pinged => {
-                return Err(broken(std::io::ErrorKind::TimedOut.into()))
-            }
+            PollResult::TimedOut if pinged => return Err(broken(io::ErrorKind::TimedOut.into())),
             PollResult::TimedOut => {
                 let mut ping = Pipeline::new();
                 stream.send(ping.command(&[b"PING"]).bytes(), timeout).map_err(broken)?;
@@ -166,9 +167,16 @@ fn listen(server: &ServerHandle, options: &SentinelOptions, stop: &EventFd) -> R
     }
 }
 
-/// Whether a message reports a new primary of this name: `NAME OLD-HOST OLD-PORT HOST PORT`.
-fn is_switch(message: Vec<RespValue>, name: &str) -> bool {
-    let words: Vec<String> = message.into_iter().map(RespValue::text).collect();
-    let [kind, channel, text] = &words[..] else { return false };
-    kind == "message" && channel.as_bytes() == SWITCHES && text.split(' ').next() == Some(name)
+/// Host and port of the new primary that a message reports under this name. The texts are
+/// `NAME OLD-HOST OLD-PORT HOST PORT` and `slave HOST:PORT HOST PORT @ NAME OLD-HOST OLD-PORT`.
+fn new_primary(message: Vec<RespValue>, name: &str) -> Option<(String, u16)> {
+    let mut words: Vec<String> = message.into_iter().map(RespValue::text).collect();
+    let text = words.pop().filter(|_| words.first().is_some_and(|kind| kind == "message"))?;
+    let words: Vec<&str> = text.split(' ').collect();
+    let (host, port) = match words[..] {
+        [of, _, _, host, port] if of == name => (host, port),
+        ["slave", _, host, port, "@", of, ..] if of == name => (host, port),
+        _ => return None,
+    };
+    Some((host.into(), port.parse().ok()?))
 }

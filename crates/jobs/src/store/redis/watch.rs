@@ -10,7 +10,6 @@ use chaton_core::event_fd::EventFd;
 use super::connection::{RedisConnection, ServerHandle};
 use super::due::read_next_at;
 use super::resp::{Pipeline, RespValue};
-use super::sentinel::SwitchListener;
 use super::store::ms;
 use super::transport::PollResult;
 use crate::store::error::StoreError;
@@ -29,21 +28,18 @@ pub struct RedisWatch {
     queues: Vec<Arc<str>>,
     /// Those in which the last look found jobs.
     ready: Vec<Arc<str>>,
-    _switches: Option<SwitchListener>,
 }
 
 impl RedisWatch {
-    /// Does not connect yet. With sentinels it begins to listen for a new primary.
+    /// Does not connect yet.
     pub fn new(server: Arc<ServerHandle>) -> Self {
         let interrupt = EventFd::new().ok().map(Arc::new);
         interrupt.iter().for_each(|interrupt| server.add_watch(interrupt));
-        let switches = SwitchListener::start(&server);
         Self {
             conn: RedisConnection::new(server, true),
             interrupt,
             queues: Vec::new(),
             ready: Vec::new(),
-            _switches: switches,
         }
     }
 
