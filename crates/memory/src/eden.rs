@@ -1,51 +1,42 @@
 //! Finds the size of *eden*, the budget of fresh objects between two collections, from what collecting
 //! costs, as a pure function of readings.
 //!
-//! A collection marks what is alive and so costs about the same whatever eden's size is; sweeping and
-//! fresh pages cost in proportion to what was allocated. A larger eden therefore lowers the collector's
-//! share until sweeping is most of it, and from there on only costs memory. The policy doubles eden
-//! while collecting takes more than [`SHARE_HIGH`] of the CPU time of the work itself, keeps a doubling
-//! only if it lowered that share, and makes eden smaller again while the share is below [`SHARE_LOW`] or
-//! memory runs out. MMTk's Ruby binding steers the size of its heap by the collector's share of the CPU time, too
-//! (its heap mode `cpu`).
+//! Sweeping costs in proportion to what was allocated, but marking costs about the same whatever eden's size is.
+//! With eden `e`, the time `t` that marking takes and `a` bytes allocated in a second of work, it takes
+//! `t * a / e` of the work's CPU time, and eden makes the process larger by `e / m`, where `m` is its memory
+//! without eden. The sum of the first and [`WORTH`] times the second is least at `e = sqrt(t * a * m / WORTH)`.
+//! This is the square-root rule of Kirisame, Shenoy and Panchekha (Optimal heap limits for reducing browser memory
+//! use, OOPSLA 2022), with memory counted in parts of the process instead of bytes. The root halves the errors of the
+//! readings, and no other size has to be tried.
+//!
+//! Bytes are those of slots and of malloc together. Each has the part of eden that it had in what was allocated.
 
-/// Above this share of the work's CPU time a larger eden is tried: at most a twentieth is left to gain. With
-/// Ruby's own sizes a large heap takes 35 % (docs/decisions/015).
-const SHARE_HIGH: f64 = 0.05;
-/// Below this share eden shrinks. A doubling halves the share at most, so that a share of [`SHARE_HIGH`]
-/// never becomes one that makes eden shrink again.
-const SHARE_LOW: f64 = 0.02;
-/// Eden grows by this factor: from 4 to 256 MiB in six steps.
+/// The part of the CPU time that is given for memory as large as the process is: two percent of work for five of
+/// memory. For JSON of 10 KB to 2 MB in 25 threads (Ruby 3.1) this finds 20 to 40 MB, where half of it costs 4 % of
+/// the work, and twice as much gains 1 % for 15 % more memory.
+const WORTH: f64 = 0.4;
+/// Eden changes when another size differs by more than this factor: the readings are no better.
+const CHANGE: f64 = 1.33;
+/// And by no more than this one at a time: from 4 to 256 MiB in six steps, of which
 const GROWTH: f64 = 2.0;
-/// And shrinks by this one, which raises the share less than a growth lowers it.
-const SHRINK: f64 = 0.75;
-/// A doubling is kept when the share becomes smaller than this part of what it was. Where marking is all
-/// the cost it becomes half of it, where sweeping is, it stays. Payloads of 10 KB to 2 MB on Ruby 3.1 took 3 ms
-/// for a collection of 30,000 slots and 11 ms for one of 440,000; a line through both gives 0.60, 0.67, 0.76,
-/// 0.84 and 0.90 for the doublings from 30,000 on, of which the last one is not worth 20 MB.
-const GAIN: f64 = 0.85;
-/// A decision needs so many collections, since a single one may meet a large unit,
+/// each needs so many collections
 const COLLECTIONS_MIN: u64 = 4;
-/// and so much time since the last decision (ns): six doublings take 1.2 s.
+/// and so much time (ns).
 const WINDOW_NS: u64 = 200_000_000;
-/// With fewer collections the share is known after this time, too (ns): a single collection says nothing of
-/// one second, but enough of ten.
+/// With fewer collections the costs are known after this time, too (ns).
 const WINDOW_MAX_NS: u64 = 10_000_000_000;
-/// The heap has this part of eden, or had this time to get it (ns), before a new size is judged.
-const ROOM: f64 = 0.85;
-const SETTLE_NS: u64 = 300_000_000;
+/// What was read before the last decision counts this much: a unit may allocate a hundred times as much as another.
+const KEPT: f64 = 0.7;
 /// A window in which the process computed for less than this part of the time says nothing of its work.
 const BUSY_MIN: f64 = 0.05;
-/// After a doubling that gained nothing the next one is tried after this time (ns), which doubles each time,
-const HOLD_NS: u64 = 4_000_000_000;
-/// up to this time.
-const HOLD_MAX_NS: u64 = 640_000_000_000;
-/// It is tried at once when units allocate by this factor more or less, or the share has changed by it.
-const CHANGE: f64 = 2.0;
+/// The memory of a process without eden is at least this part of all.
+const BASE_MIN: f64 = 0.25;
 /// Eden shrinks when the process has this part of its ceiling,
 const MEMORY_HIGH: f64 = 0.9;
-/// and does not grow above this one.
+/// does not grow above this one,
 const MEMORY_FULL: f64 = 0.75;
+/// and not for this time (ns) after it had to shrink.
+const HOLD_NS: u64 = 60_000_000_000;
 /// The part of the ceiling that eden may be.
 const LIMIT_SHARE: f64 = 0.2;
 /// The smallest eden that is found, and the largest.
@@ -65,10 +56,16 @@ pub struct EdenReading {
     pub collect_ns: u64,
     /// Collections.
     pub collections: u64,
-    /// Slots filled.
+    /// Minor collections whose marking was timed, and the CPU time that it took (ns).
+    pub marks: u64,
+    /// See `marks`.
+    pub mark_ns: u64,
+    /// Slots that were filled.
     pub slots: u64,
-    /// Bytes of slots that Ruby's heap has between two collections.
-    pub room_bytes: u64,
+    /// Bytes of a slot of late, as a mean.
+    pub slot_size: u64,
+    /// Bytes of malloc.
+    pub malloc_bytes: u64,
     /// Bytes of memory that the process has.
     pub resident_bytes: u64,
     /// Its ceiling; 0: there is none.
@@ -85,11 +82,11 @@ pub enum EdenReason {
     Configured,
     /// As derived from what was alive after boot, or as learned before.
     Start,
-    /// Collecting costs enough that a larger one is tried.
+    /// Collecting less often is worth more than the memory.
     Growing,
-    /// Collecting costs little enough, or a larger one gained nothing.
+    /// Another size would cost more.
     Steady,
-    /// Collecting costs so little that a smaller one does.
+    /// Collecting costs so little that the memory is worth more.
     Shrinking,
     /// The process, or its container, has little memory left.
     Memory,
@@ -122,22 +119,16 @@ impl EdenReason {
     }
 }
 
-/// A doubling that is on trial.
-#[derive(Clone, Copy, Debug)]
-struct Trial {
-    /// Eden before it.
-    bytes: u64,
-    /// The collector's share before it.
-    share: f64,
-}
-
-/// After a doubling that gained nothing, or when memory had run out.
-#[derive(Clone, Copy, Debug)]
-struct Hold {
-    until_ns: u64,
-    time_ns: u64,
-    /// The share, and the slots filled in a second of the work's CPU time, whose change ends it early.
-    load: Option<(f64, f64)>,
+/// What collecting costs, as sums in which the past counts less and less.
+#[derive(Clone, Copy, Debug, Default)]
+struct Costs {
+    collect_ns: f64,
+    work_ns: f64,
+    collections: f64,
+    marks: f64,
+    mark_ns: f64,
+    slot_bytes: f64,
+    malloc_bytes: f64,
 }
 
 /// The size of eden of one process; see the module.
@@ -145,16 +136,10 @@ struct Hold {
 pub struct EdenPolicy {
     bytes: u64,
     reason: EdenReason,
-    /// The collector's time in the last window as a share of the work's CPU time, and the slots that a second of
-    /// the latter filled.
-    share: f64,
-    slots_per_cpu_s: f64,
+    costs: Costs,
     since: EdenReading,
-    trial: Option<Trial>,
-    /// Eden does not have this size everywhere: the first collection after a change still belongs to the old
-    /// size, and the heap may lack pages.
-    settling: bool,
-    hold: Option<Hold>,
+    /// Eden does not grow until then (ns).
+    held_until_ns: u64,
 }
 
 impl EdenPolicy {
@@ -163,12 +148,9 @@ impl EdenPolicy {
         Self {
             bytes: bytes.min(most(now)),
             reason: EdenReason::Start,
-            share: 0.0,
-            slots_per_cpu_s: 0.0,
+            costs: Costs::default(),
             since: *now,
-            trial: None,
-            settling: false,
-            hold: None,
+            held_until_ns: 0,
         }
     }
 
@@ -177,120 +159,115 @@ impl EdenPolicy {
         self.bytes
     }
 
+    /// The part of them in slots; all of them until it is known.
+    pub fn slot_bytes(&self) -> u64 {
+        (self.bytes as f64 * self.costs.slot_share()) as u64
+    }
+
+    /// The part of them from malloc; all of them until it is known.
+    pub fn malloc_bytes(&self) -> u64 {
+        match self.costs.bytes() {
+            0.0 => self.bytes,
+            _ => self.bytes - self.slot_bytes(),
+        }
+    }
+
     /// Why.
     pub fn reason(&self) -> EdenReason {
         self.reason
     }
 
-    /// The collector's time in the last window as a share of the work's CPU time.
+    /// The collector's time of late as a share of the work's CPU time.
     pub fn share(&self) -> f64 {
-        self.share
+        self.costs.collect_ns / self.costs.work_ns.max(1.0)
     }
 
     /// Whether [`Self::observe`] may decide: it is not worth a reading before.
     pub fn is_due(&self, now_ns: u64) -> bool {
-        self.settling || now_ns.saturating_sub(self.since.now_ns) >= WINDOW_NS
+        now_ns.saturating_sub(self.since.now_ns) >= WINDOW_NS
     }
 
     /// Decides anew, if enough has happened since the last time; true when eden has another size now.
     pub fn observe(&mut self, now: &EdenReading) -> bool {
+        let elapsed = now.now_ns.saturating_sub(self.since.now_ns);
+        if elapsed < WINDOW_NS {
+            return false;
+        }
         if is_short_of_memory(now) {
-            return self.give_way(now);
+            self.since = *now;
+            self.held_until_ns = now.now_ns + HOLD_NS;
+            let bytes = (self.bytes / 2).max(BYTES_MIN).min(self.bytes);
+            return self.set(bytes, EdenReason::Memory);
         }
-        let since = self.since;
-        let elapsed = now.now_ns.saturating_sub(since.now_ns);
-        let collections = now.collections.saturating_sub(since.collections);
-        if self.settling && collections > 0 {
-            // The heap gets its pages little by little.
-            let has_room = now.room_bytes as f64 >= self.bytes as f64 * ROOM;
-            self.settling = !has_room && elapsed < SETTLE_NS;
-            if !self.settling {
-                self.since = *now;
-            }
+        let collections = now.collections.saturating_sub(self.since.collections);
+        if collections < COLLECTIONS_MIN && elapsed < WINDOW_MAX_NS {
             return false;
         }
-        let is_known = collections >= COLLECTIONS_MIN && elapsed >= WINDOW_NS;
-        if !is_known && elapsed < WINDOW_MAX_NS {
-            return false;
-        }
-        self.since = *now;
-        let cpu = now.cpu_ns.saturating_sub(since.cpu_ns) as f64;
-        if cpu < elapsed as f64 * BUSY_MIN {
-            return false;
-        }
-        let collect = now.collect_ns.saturating_sub(since.collect_ns) as f64;
-        // At least a nanosecond, where the two clocks differ a little.
-        let work = (cpu - collect).max(1.0);
-        self.share = collect / work;
-        self.slots_per_cpu_s = now.slots.saturating_sub(since.slots) as f64 * 1e9 / work;
-        self.decide(now)
+        let since = std::mem::replace(&mut self.since, *now);
+        let is_busy = now.cpu_ns.saturating_sub(since.cpu_ns) as f64 >= elapsed as f64 * BUSY_MIN;
+        is_busy && self.costs.add(&since, now) && self.decide(now)
     }
 
     fn decide(&mut self, now: &EdenReading) -> bool {
-        let share = self.share;
-        if let Some(trial) = self.trial.take() {
-            if share > trial.share * GAIN && share > SHARE_HIGH {
-                self.hold_back(now.now_ns, Some((trial.share, self.slots_per_cpu_s)));
-                return self.set(trial.bytes, EdenReason::Steady);
-            }
+        let best =
+            (self.costs.best(now.resident_bytes) as u64).clamp(BYTES_MIN, most(now).max(BYTES_MIN));
+        // Where single units allocate more than eden has, a larger one changes nothing.
+        let given = (self.bytes as f64).max(self.costs.bytes() / self.costs.collections);
+        if best as f64 > given * CHANGE || (best > self.bytes && best == BYTES_MAX) {
+            let is_held = now.now_ns < self.held_until_ns
+                || now.resident_bytes >= part(now.limit_bytes, MEMORY_FULL);
+            let bytes = best.min((self.bytes as f64 * GROWTH) as u64);
+            return !is_held && self.set(bytes, EdenReason::Growing);
         }
-        if self.hold.is_some_and(|hold| hold.is_over(now.now_ns, share, self.slots_per_cpu_s)) {
-            // The next time is longer if nothing but time has passed.
-            self.hold = self.hold.filter(|hold| now.now_ns >= hold.until_ns);
-        } else if self.hold.is_some() && share >= SHARE_LOW {
-            self.reason = EdenReason::Steady;
-            return false;
-        }
-        if share > SHARE_HIGH {
-            let bytes = ((self.bytes as f64 * GROWTH) as u64).min(most(now));
-            if bytes > self.bytes && now.resident_bytes < part(now.limit_bytes, MEMORY_FULL) {
-                self.trial = Some(Trial { bytes: self.bytes, share });
-                return self.set(bytes, EdenReason::Growing);
-            }
-        }
-        if share < SHARE_LOW && self.bytes > BYTES_MIN {
-            self.hold = None;
-            let bytes = (self.bytes as f64 * SHRINK) as u64;
-            return self.set(bytes.max(BYTES_MIN), EdenReason::Shrinking);
+        if (best as f64) < self.bytes as f64 / CHANGE || (best < self.bytes && best == BYTES_MIN) {
+            let bytes = best.max((self.bytes as f64 / GROWTH) as u64);
+            return self.set(bytes, EdenReason::Shrinking);
         }
         self.reason = EdenReason::Steady;
         false
     }
 
-    /// Does not grow for some time.
-    fn hold_back(&mut self, now_ns: u64, load: Option<(f64, f64)>) {
-        let time_ns = self.hold.map_or(HOLD_NS, |hold| (hold.time_ns * 2).min(HOLD_MAX_NS));
-        self.hold = Some(Hold { until_ns: now_ns + time_ns, time_ns, load });
-    }
-
-    /// Halves eden.
-    fn give_way(&mut self, now: &EdenReading) -> bool {
-        if now.now_ns.saturating_sub(self.since.now_ns) < WINDOW_NS {
-            return false;
-        }
-        self.since = *now;
-        self.trial = None;
-        self.hold_back(now.now_ns, None);
-        let bytes = (self.bytes / 2).max(BYTES_MIN).min(self.bytes);
-        self.set(bytes, EdenReason::Memory)
-    }
-
     fn set(&mut self, bytes: u64, reason: EdenReason) -> bool {
         self.reason = reason;
-        let is_other = bytes != self.bytes;
-        self.settling |= is_other;
-        self.bytes = bytes;
-        is_other
+        std::mem::replace(&mut self.bytes, bytes) != bytes
     }
 }
 
-impl Hold {
-    fn is_over(&self, now_ns: u64, share: f64, slots_per_cpu_s: f64) -> bool {
-        let changed = |now: f64, then: f64| now > then * CHANGE || now * CHANGE < then;
-        now_ns >= self.until_ns
-            || self.load.is_some_and(|(share_then, slots_then)| {
-                changed(share, share_then) || changed(slots_per_cpu_s, slots_then)
-            })
+impl Costs {
+    /// Adds what has happened between two readings; false while none was timed.
+    fn add(&mut self, since: &EdenReading, now: &EdenReading) -> bool {
+        let add = |sum: &mut f64, now: u64, then: u64| {
+            *sum = sum.mul_add(KEPT, now.saturating_sub(then) as f64);
+        };
+        let collect_ns = |reading: &EdenReading| reading.collect_ns.min(reading.cpu_ns);
+        add(&mut self.collect_ns, now.collect_ns, since.collect_ns);
+        add(&mut self.work_ns, now.cpu_ns - collect_ns(now), since.cpu_ns - collect_ns(since));
+        add(&mut self.collections, now.collections, since.collections);
+        add(&mut self.marks, now.marks, since.marks);
+        add(&mut self.mark_ns, now.mark_ns, since.mark_ns);
+        add(&mut self.slot_bytes, now.slots.saturating_sub(since.slots) * now.slot_size, 0);
+        add(&mut self.malloc_bytes, now.malloc_bytes, since.malloc_bytes);
+        self.collections > 0.0 && self.marks > 0.0
+    }
+
+    fn bytes(&self) -> f64 {
+        self.slot_bytes + self.malloc_bytes
+    }
+
+    fn slot_share(&self) -> f64 {
+        match self.bytes() {
+            0.0 => 1.0,
+            bytes => self.slot_bytes / bytes,
+        }
+    }
+
+    /// The size that costs least in CPU time and memory.
+    fn best(&self, resident_bytes: u64) -> f64 {
+        let (time, rate) =
+            (self.collect_ns / self.collections, self.bytes() / self.work_ns.max(1.0));
+        let resident = resident_bytes as f64;
+        let base = (resident - self.bytes() / self.collections).max(resident * BASE_MIN);
+        (time * rate * base / WORTH).sqrt()
     }
 }
 

@@ -7,15 +7,20 @@ require "support/server"
 class EdenTest < Minitest::Test
   include ServerTest
 
-  # A small application whose requests parse large documents.
+  THREADS = 8
+  # Requests parse large documents and hold them while they wait, so that there is much to mark.
   PAYLOADS = <<~RUBY
     require "json"
-    TEXT = JSON.generate(Array.new(3000) { |n| { "id" => n, "name" => "customer \#{n}", "prices" => [n, n + 1, n + 2] } })
-    run ->(_) { [200, {}, [JSON.generate(JSON.parse(TEXT).map { |row| row.merge("sum" => row["prices"].sum) }).size.to_s]] }
+    TEXT = JSON.generate(Array.new(12_000) { |n| { "id" => n, "name" => "customer \#{n}", "prices" => [n, n + 1, n + 2] } })
+    run(lambda do |_|
+      rows = JSON.parse(TEXT)
+      sleep 0.02
+      [200, {}, [JSON.generate(rows.map { |row| row.merge("sum" => row["prices"].sum) }).size.to_s]]
+    end)
   RUBY
 
   def test_eden_grows_with_the_work_and_the_next_start_begins_with_it
-    server = boot(rackup: PAYLOADS, config: "workers 0\nthreads 4..4")
+    server = boot(rackup: PAYLOADS, config: "workers 0\nthreads #{THREADS}..#{THREADS}")
     assert_equal 0, server.stop
     again(server)
     before = eden(server)
@@ -53,7 +58,7 @@ class EdenTest < Minitest::Test
 
   def under_load(server)
     done = false
-    clients = Array.new(4) { Thread.new { HttpClient.open(server.port) { |client| client.get("/") until done } } }
+    clients = Array.new(THREADS) { Thread.new { HttpClient.open(server.port) { |client| client.get("/") until done } } }
     yield
   ensure
     done = true

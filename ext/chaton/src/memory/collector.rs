@@ -195,7 +195,8 @@ impl Collector {
         }
         let minor = self.minor;
         self.monitor.book(true);
-        self.eden.make_room(self.monitor);
+        let old = self.seen.lock().old_then;
+        self.eden.make_room(self.monitor, old);
         protect(|| {
             // SAFETY: GC.start with its keywords; the frame owns nothing.
             unsafe {
@@ -203,7 +204,7 @@ impl Collector {
                 rb_sys::rb_funcallv_kw(rb_sys::rb_mGC, start, 1, &raw const minor, 1)
             }
         })?;
-        self.monitor.book(false);
+        self.monitor.book_marking();
         self.read();
         Ok(())
     }
@@ -301,9 +302,7 @@ impl Collector {
             old_objects_then: seen.old_then,
             held_bytes: seen.held,
             held_bytes_then: seen.held_then,
-            churned_bytes: monitor.churned.load(Relaxed).saturating_sub(seen.churned_then)
-                + malloc
-                + seen.forgiven,
+            churned_bytes: monitor.churned.load(Relaxed).saturating_sub(seen.churned_then) + malloc,
             full_asked: monitor.causes.needs_major(),
             ..GcReading::default()
         };
@@ -346,6 +345,7 @@ impl Collector {
         if bytes > 0 {
             seen.forgiven += bytes;
             self.forgiven_total.fetch_add(bytes, Relaxed);
+            self.monitor.churned.fetch_add(bytes, Relaxed);
             // SAFETY: with the GVL; subtracts from a counter.
             unsafe { rb_sys::rb_gc_adjust_memory_usage(-(bytes as i64)) };
         }

@@ -77,19 +77,21 @@ impl Eden {
 
     /// Begins with `bytes` and finds the size by itself, below the ceiling of `limit_bytes` (0: none).
     pub fn auto(bytes: u64, limit_bytes: u64, monitor: &GcMonitor) -> Self {
+        let pools = pools(monitor);
         let now = EdenReading {
             now_ns: clock::now_ns(),
             cpu_ns: clock::process_cpu_ns(),
             collections: monitor.stats.count.read(),
+            malloc_bytes: monitor.churned.load(Relaxed),
             slots: monitor.stats.allocated.read(),
+            slot_size: mean_slot_bytes(&pools),
             limit_bytes,
             ..EdenReading::default()
         };
-        let pools = pools(monitor);
         // Slots that are there already are used.
         let room = monitor.eden_slots.load(Relaxed) * mean_slot_bytes(&pools);
         let policy = EdenPolicy::new(bytes.max(room.min(BYTES_MAX)), &now);
-        let malloc_bytes = AtomicU64::new(policy.bytes().max(MALLOC_BYTES_MIN));
+        let malloc_bytes = AtomicU64::new(policy.malloc_bytes().max(MALLOC_BYTES_MIN));
         let auto = AutoEden {
             policy,
             limit_bytes,
@@ -134,19 +136,22 @@ impl Eden {
         let reading = auto.read(monitor, heap, now_ns);
         auto.policy.observe(&reading);
         self.slots_max.store(auto.slots(), Relaxed);
-        self.malloc_bytes.store(auto.policy.bytes().max(MALLOC_BYTES_MIN), Relaxed);
+        self.malloc_bytes.store(auto.policy.malloc_bytes().max(MALLOC_BYTES_MIN), Relaxed);
         auto.publish(heap);
     }
 
     /// Before a collection that the slots made due: gives Ruby's heap the slots that it lacks for eden. Call with
-    /// the GVL, between units.
-    pub fn make_room(&self, monitor: &GcMonitor) {
+    /// the GVL, between units. `old` objects were there after the last full collection: what was promoted since is
+    /// garbage for the most part, and the next one makes room there.
+    pub fn make_room(&self, monitor: &GcMonitor, old: u64) {
         let Some(mut auto) = self.auto.as_ref().and_then(Mutex::try_lock) else { return };
         let room = monitor.eden_slots.load(Relaxed);
         let wanted = auto.slots();
         // The room is used up, or it would cost more to use it up than to collect.
         let left = room.saturating_sub(monitor.filled());
-        if (room as f64) < wanted as f64 * ENOUGH && left <= ADDED_MAX && auto.may_fill(wanted) {
+        let is_short = (room as f64) < wanted as f64 * ENOUGH
+            && monitor.stats.available.read() < old + 2 * wanted;
+        if is_short && left <= ADDED_MAX && auto.may_fill(wanted) {
             let added = auto.fill(monitor);
             monitor.eden_slots.fetch_add(added, Relaxed);
         }
@@ -183,8 +188,11 @@ impl AutoEden {
             cpu_ns: clock::process_cpu_ns().saturating_sub(majors_ns),
             collect_ns: collect_ns.saturating_sub(majors_ns),
             collections: monitor.stats.count.read(),
+            marks: monitor.marks.load(Relaxed),
+            mark_ns: monitor.mark_ns.load(Relaxed),
             slots: monitor.stats.allocated.read(),
-            room_bytes: monitor.eden_slots.load(Relaxed) * mean_slot_bytes(&self.pools),
+            slot_size: mean_slot_bytes(&self.pools),
+            malloc_bytes: monitor.churned.load(Relaxed),
             resident_bytes: if is_close { self.proportional_bytes } else { resident },
             limit_bytes: self.limit_bytes,
             is_pressed: self.is_pressed,
@@ -192,7 +200,7 @@ impl AutoEden {
     }
 
     fn slots(&self) -> u64 {
-        self.policy.bytes() / mean_slot_bytes(&self.pools)
+        self.policy.slot_bytes() / mean_slot_bytes(&self.pools)
     }
 
     fn publish(&self, heap: &HeapGauges) {
@@ -203,8 +211,8 @@ impl AutoEden {
 
     /// Whether filling may help: Ruby gives the pages back at once where a variable of the user says so.
     fn may_fill(&mut self, wanted: u64) -> bool {
-        if std::mem::replace(&mut self.fills_for, wanted) != wanted {
-            self.fills = 0;
+        if self.fills_for.abs_diff(wanted) * 4 > wanted {
+            (self.fills, self.fills_for) = (0, wanted);
         }
         self.fills += 1;
         self.fills <= FILLS_MAX + 2 * wanted / ADDED_MAX
@@ -224,7 +232,7 @@ impl AutoEden {
             .collect();
         let slots = filled.iter().sum::<u64>().max(1) as f64;
         let bytes: u64 = self.pools.iter().zip(&filled).map(|(pool, n)| pool.slot_bytes * n).sum();
-        let eden_slots = self.policy.bytes() as f64 / (bytes as f64 / slots).max(1.0);
+        let eden_slots = self.policy.slot_bytes() as f64 / (bytes as f64 / slots).max(1.0);
         let mut added = 0;
         for (pool, filled) in self.pools.iter().zip(&filled) {
             let part = *filled as f64 / slots;
