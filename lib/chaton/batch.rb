@@ -39,7 +39,7 @@ module Chaton
       @bid = bid || SecureRandom.urlsafe_base64(BID_BYTES)
       @description = ""
       @callbacks = []
-      @parent = Thread.current[Jobs::Client::BATCH] || Thread.current[:chaton_parent_batch] if @fresh
+      @parent = Thread.current[Jobs::Client::BATCH]&.bid || Thread.current[:chaton_parent_batch] if @fresh
     end
 
     # Adds a callback.
@@ -59,24 +59,23 @@ module Chaton
       self
     end
 
-    # Jobs enqueued in the block belong to the batch. If the first block fails, the batch stays open and its callbacks
-    # do not run.
+    # Jobs enqueued in the block belong to the batch, and are pushed together at its end; unique jobs, and 1,000 when
+    # there are so many, earlier. If the first block fails, the batch is given up: its callbacks do not run, what was
+    # pushed already runs all the same, and `jobs` may be called again.
     #
     # @return [self]
-    def jobs
+    # @raise [Error] when the batch was removed meanwhile, since its block took a day or its process was taken for dead
+    def jobs(&)
       client = Jobs.client
       first = @fresh
       create(client) if first
-      outer = Thread.current[Jobs::Client::BATCH]
-      begin
-        Thread.current[Jobs::Client::BATCH] = @bid
-        yield
-      ensure
-        Thread.current[Jobs::Client::BATCH] = outer
-      end
+      client.in_batch(@bid, &)
       # After the pushes, which may wait for the end of a transaction.
-      Jobs::AfterCommit.run { client.native.batch_close(@bid) } if first
+      Jobs::AfterCommit.run(rolled_back: -> { give_up(client) }) { close(client) } if first
+      ended = true
       self
+    ensure
+      give_up(client) if first && !ended
     end
 
     # @return [Status]
@@ -95,8 +94,23 @@ module Chaton
 
     def create(client)
       callbacks = @callbacks.map { |callback| document(client, *callback) }
-      client.native.batch_open(@bid, @parent, @description.to_s, callbacks, TTL_S)
+      client.native.batch_open(@bid, @parent, @description.to_s, callbacks, TTL_S, Jobs.owner.to_s)
       @fresh = false
+    end
+
+    def close(client)
+      return if client.native.batch_close(@bid)
+
+      raise Error, "batch #{@bid} is gone: while its `jobs` block ran, its process was taken for dead, or a day went " \
+                   "by; its jobs run, its callbacks do not: make the batch again"
+    end
+
+    # Without the store, a worker removes the batch later.
+    def give_up(client)
+      @fresh = true
+      client.native.batch_remove(@bid)
+    rescue StoreError
+      nil
     end
 
     # @return [Array(String, String, String)] event, and queue and document of the callback's job

@@ -10,6 +10,7 @@ module Chaton
   module Jobs
     autoload :AfterCommit, "chaton/jobs/after_commit"
     autoload :Arguments, "chaton/jobs/arguments"
+    autoload :BatchPushes, "chaton/jobs/batch_pushes"
     autoload :Chain, "chaton/jobs/chain"
     autoload :JobClass, "chaton/jobs/job_class"
     autoload :Client, "chaton/jobs/client"
@@ -89,6 +90,10 @@ module Chaton
       end
 
       attr_writer :stopping
+
+      # @return [String, nil] the name under which this process claims jobs
+      # @private
+      attr_accessor :owner
 
       # @return [Boolean] whether this worker claims no more jobs; long ones should end soon
       def stopping? = @stopping

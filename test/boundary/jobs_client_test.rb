@@ -132,9 +132,11 @@ class JobsClientTest < Minitest::Test
   end
 
   def test_batches
-    client.batch_open("b1", nil, "mails", [["success", "q", '{"class":"Told","args":[],"jid":"t"}']], 60.0)
+    client.batch_open("b1", nil, "mails", [["success", "q", '{"class":"Told","args":[],"jid":"t"}']], 60.0, "")
     client.push("q", '{"class":"A","args":[],"jid":"a","bid":"b1"}', nil, nil, "b1")
-    client.batch_close("b1")
+    assert client.batch_close("b1")
+    refute client.batch_close("b2")
+    refute client.batch_remove("b1")
     status = stressed { client.batch("b1") }
     assert_equal ["b1", "mails", 1, 1], status.values_at(:bid, :description, :total, :pending)
     assert_equal [[], false, nil], status.values_at(:failed_jids, :success, :parent)

@@ -12,6 +12,7 @@ mod config;
 mod fetcher;
 mod job;
 mod job_log;
+mod left_batches;
 mod maintenance;
 mod neighbours;
 mod orphans;

@@ -44,6 +44,7 @@ fn the_listed_rights_suffice_for_a_worker_and_its_clients() {
     let batch = NewBatch {
         bid: "b",
         parent: None,
+        owner: "",
         description: "",
         callbacks: &[],
         ttl,

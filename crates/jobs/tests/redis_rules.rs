@@ -13,6 +13,9 @@ use chaton_jobs::store::{
 use redis_server::{claim, done, job, push, settle, TestRedis};
 
 const TTL: Duration = Duration::from_secs(100);
+const X: &[u8] = b"{\"jid\":\"x\"}";
+const Y: &[u8] = b"{\"jid\":\"y\"}";
+const Z: &[u8] = b"{\"jid\":\"z\"}";
 
 fn locked<'a>(key: &'a str, jid: &'a str) -> NewJob<'a> {
     NewJob { lock: Some(NewLock { key, jid, ttl: TTL }), ..job("q", jid.as_bytes()) }
@@ -27,7 +30,9 @@ fn ask(store: &mut dyn Store, ticket: u64, limits: &[Limit], now_s: f64) -> Gran
 }
 
 fn step(store: &mut dyn Store, job: &ClaimedJob, bid: &str, what: BatchEvent) {
-    let jid = String::from_utf8(job.payload.clone()).unwrap();
+    let text = String::from_utf8(job.payload.clone()).unwrap();
+    let jid = text.strip_prefix("{\"jid\":\"").and_then(|rest| rest.strip_suffix("\"}")).unwrap();
+    let jid = jid.to_string();
     let batch = Some(BatchUpdate { bid: bid.into(), jid, event: what });
     let effects = Some(Box::new(SideEffects { batch, ..SideEffects::default() }));
     let outcome = match what {
@@ -47,7 +52,7 @@ fn batch<'a>(bid: &'a str, parent: Option<&'a str>) -> NewBatch<'a> {
             ("death", "cb", b"death"),
         ],
     };
-    NewBatch { bid, parent, description: "for people", callbacks, ttl: TTL, now_s: 5.5 }
+    NewBatch { bid, parent, owner: "", description: "for people", callbacks, ttl: TTL, now_s: 5.5 }
 }
 
 fn fired(store: &mut dyn Store) -> Vec<String> {
@@ -132,7 +137,7 @@ fn a_batch_calls_back_once_for_each_event() {
     let server = TestRedis::plain();
     let mut store = server.store();
     store.batch_open(&batch("b", None)).unwrap();
-    let jobs = [b"1", b"2", b"3"].map(|jid| NewJob { bid: Some("b"), ..job("q", jid) });
+    let jobs = [X, Y, Z].map(|payload| NewJob { bid: Some("b"), ..job("q", payload) });
     store.push(&jobs).unwrap();
     let turn = claim(&mut *store, "me", &["q"], 3, 1).unwrap();
     step(&mut *store, &turn.jobs[0], "b", BatchEvent::Done);
@@ -143,10 +148,10 @@ fn a_batch_calls_back_once_for_each_event() {
     assert_eq!(fired(&mut *store), ["death", "complete"]);
     let status = store.batch("b").unwrap().unwrap();
     assert_eq!((status.total, status.pending, status.failures), (3, 2, 2));
-    assert_eq!(status.failed_jids, ["2", "3"]);
+    assert_eq!(status.failed_jids, ["y", "z"]);
     assert!(status.complete && status.dead && !status.success);
     assert_eq!((status.created_at, &*status.description), (5.5, "for people"));
-    push(&mut *store, "q", &[b"2", b"3"]);
+    push(&mut *store, "q", &[Y, Z]);
     let turn = claim(&mut *store, "me", &["q"], 2, 9).unwrap();
     step(&mut *store, &turn.jobs[0], "b", BatchEvent::Done);
     step(&mut *store, &turn.jobs[1], "b", BatchEvent::Done);
@@ -162,15 +167,15 @@ fn an_outer_batch_waits_for_the_inner_one() {
     let mut store = server.store();
     store.batch_open(&batch("outer", None)).unwrap();
     store.batch_open(&batch("inner", Some("outer"))).unwrap();
-    store.push(&[NewJob { bid: Some("inner"), ..job("q", b"1") }]).unwrap();
-    store.batch_close("outer").unwrap();
+    store.push(&[NewJob { bid: Some("inner"), ..job("q", X) }]).unwrap();
     store.batch_close("inner").unwrap();
+    store.batch_close("outer").unwrap();
     assert_eq!(store.batch("outer").unwrap().unwrap().children_pending, 1);
     let turn = claim(&mut *store, "me", &["q"], 1, 1).unwrap();
     step(&mut *store, &turn.jobs[0], "inner", BatchEvent::Failed);
     assert_eq!(fired(&mut *store), ["complete", "outer complete"]);
     assert_eq!(store.move_due(5.0, 5).unwrap().moved, 1);
-    push(&mut *store, "q", &[b"1"]);
+    push(&mut *store, "q", &[X]);
     let turn = claim(&mut *store, "me", &["q"], 1, 2).unwrap();
     step(&mut *store, &turn.jobs[0], "inner", BatchEvent::Done);
     assert_eq!(fired(&mut *store), ["success", "outer success"]);
@@ -178,6 +183,36 @@ fn an_outer_batch_waits_for_the_inner_one() {
     store.batch_open(&batch("none", None)).unwrap();
     store.batch_close("none").unwrap();
     assert_eq!(fired(&mut *store), ["complete", "success"]);
+}
+
+#[test]
+fn batches_of_an_older_version_end_with_its_counts() {
+    let server = TestRedis::plain();
+    let mut store = server.store();
+    // As an older version opened them and pushed a job: it counted, and listed nothing.
+    let written = "total 1 pending 1 children 0 running 0 created_at 1.5 description old";
+    for (key, more) in [("up", "total 0 pending 0 children 1 running 1"), ("in", "parent up")] {
+        let fields: Vec<&str> = written.split(' ').chain(more.split(' ')).collect();
+        server.cli(&[&["HSET", &format!("chaton:batch:{key}")], &fields[..]].concat());
+        server.cli(&["PEXPIRE", &format!("chaton:batch:{key}"), "100000"]);
+        server.cli(&["RPUSH", &format!("chaton:batch:{key}:calls"), "success", "cb", key]);
+    }
+    push(&mut *store, "q", &[X]);
+    store.push(&[NewJob { bid: Some("in"), ..job("q", Y) }]).unwrap();
+    assert!(store.batch_close("in").unwrap() && store.batch_close("up").unwrap());
+    // It added another job while the deploy went on.
+    server.cli(&["HINCRBY", "chaton:batch:in", "total", "1"]);
+    server.cli(&["HINCRBY", "chaton:batch:in", "pending", "1"]);
+    push(&mut *store, "q", &[Z, Y]);
+    let turn = claim(&mut *store, "me", &["q"], 9, 1).unwrap();
+    for (index, pending) in [(1, 2), (0, 1), (2, 0)] {
+        assert!(fired(&mut *store).is_empty());
+        step(&mut *store, &turn.jobs[index], "in", BatchEvent::Done);
+        assert_eq!(store.batch("in").unwrap().unwrap().pending, pending);
+    }
+    step(&mut *store, &turn.jobs[3], "in", BatchEvent::Done);
+    assert_eq!(store.batch("in").unwrap().unwrap().pending, 0, "a copy");
+    assert_eq!(fired(&mut *store), ["in", "up"]);
 }
 
 #[test]

@@ -10,14 +10,15 @@ module Chaton
 
       # Stands for a record in a transaction of Rails before 7.2, to be called at its end.
       class CommitListener
-        def initialize(block)
+        def initialize(block, rolled_back)
           @block = block
+          @rolled_back = rolled_back
         end
 
         # Rails calls this and the methods below on a transaction's records.
         def before_committed!(*) = nil
 
-        def rolledback!(*, **) = nil
+        def rolledback!(*, **) = @rolled_back&.call
 
         def trigger_transactional_callbacks? = true
 
@@ -37,23 +38,26 @@ module Chaton
         # Runs the block when all open transactions are committed: at once without one, never when one is rolled
         # back.
         #
+        # @param rolled_back [#call, nil] called when one is rolled back
         # @return [Object, nil] the block's result if it ran at once
-        def run(&block)
+        def run(rolled_back: nil, &block)
           open = transactions
           return yield if open.empty?
 
           left = open.size
           step = -> { (left -= 1).zero? && block.call }
-          open.each { |transaction| listen(transaction, step) }
+          open.each { |transaction| listen(transaction, step, rolled_back) }
           nil
         end
 
         private
 
-        def listen(transaction, step)
-          return transaction.after_commit(&step) if transaction.respond_to?(:after_commit)
+        def listen(transaction, step, rolled_back)
+          modern = transaction.respond_to?(:after_commit)
+          return transaction.add_record(CommitListener.new(step, rolled_back)) unless modern
 
-          transaction.add_record(CommitListener.new(step))
+          transaction.after_rollback(&rolled_back) if rolled_back && transaction.respond_to?(:after_rollback)
+          transaction.after_commit(&step)
         end
 
         # The transaction around a test is not joinable and never commits, so it does not count.

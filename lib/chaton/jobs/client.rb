@@ -3,6 +3,7 @@
 require "json"
 require "securerandom"
 require_relative "arguments"
+require_relative "batch_pushes"
 require_relative "clock"
 require_relative "declaration"
 require_relative "extra"
@@ -21,7 +22,7 @@ module Chaton
       JID_BYTES = 12
       # Members of the Hash of {#push_bulk} that are not in the documents.
       BULK = %w[at spread_interval batch_size].freeze
-      # Thread-local key of the batch whose `jobs` block runs.
+      # Thread-local key of the {BatchPushes} of the batch whose `jobs` block runs.
       BATCH = :chaton_batch
 
       # @param settings [Hash{Symbol=>Object}] {Config::JobsSettings#store_settings}
@@ -107,6 +108,20 @@ module Chaton
         true
       end
 
+      # Runs a `jobs` block of a batch: what it enqueues belongs to the batch, and is pushed when it ends.
+      #
+      # @param bid [String]
+      def in_batch(bid)
+        outer = Thread.current[BATCH]
+        pushes = Thread.current[BATCH] = BatchPushes.new(bid, method(:refused))
+        yield
+        pushes.finish
+        ended = true
+      ensure
+        Thread.current[BATCH] = outer
+        pushes.give_up unless ended
+      end
+
       # Waits, at most for `reliable_push_timeout_s`, until the jobs that are kept in memory are sent.
       #
       # @param log [Telemetry::Log, nil] nil: standard error
@@ -180,12 +195,16 @@ module Chaton
 
       # @return [Array<Push>] those that were not stored because their locks are held
       def store(pushes, after_commit, retry_of)
-        return AfterCommit.run { store_now(pushes, retry_of) } || [] if after_commit && AfterCommit.waiting?
+        batch = Thread.current[BATCH]
+        return AfterCommit.run { store_now(pushes, batch, retry_of) } || [] if after_commit && AfterCommit.waiting?
 
-        store_now(pushes, retry_of)
+        store_now(pushes, batch, retry_of)
       end
 
-      def store_now(pushes, retry_of = nil)
+      # Jobs with locks are not kept in a batch's block, since their callers are told who holds the lock.
+      def store_now(pushes, batch, retry_of)
+        return batch.add(pushes) if batch && (batch.given_up? || pushes.none?(&:lock))
+
         pushes.each { |push| @native.unlock(push.lock.first, retry_of) if push.lock } if retry_of
         locked = refused(pushes)
         # A retry is stored also without the lock, as those in the retry set are.
@@ -207,7 +226,7 @@ module Chaton
         item["jid"] ||= SecureRandom.hex(JID_BYTES)
         item["created_at"] ||= Clock.stamp(@format, now)
         item["at"] = at.to_f if at
-        bid = Thread.current[BATCH]
+        bid = Thread.current[BATCH]&.bid
         item["bid"] = bid if bid
         item = through_middleware(klass, item) or return
 

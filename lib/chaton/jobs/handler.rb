@@ -84,7 +84,7 @@ module Chaton
       def push_due(job)
         item = JSON.parse(job.payload, max_nesting: false)
         stored = Jobs.client.push_due(item)
-        job.ack
+        stored ? job.ack : job.discard
         @log.info("client middleware stopped a due job", class: job.class_name, jid: job.jid) unless stored
       rescue Exception => e # rubocop:disable Lint/RescueException -- the job must not be lost
         @log.exception(e, "a due job could not be pushed; it is tried again", class: job.class_name, jid: job.jid)

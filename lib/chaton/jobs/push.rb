@@ -23,6 +23,9 @@ module Chaton
         @body = JSON.generate(item.except("at", "enqueued_at"), max_nesting: false)
       end
 
+      # @return [Integer] bytes of its document
+      def bytesize = @body.bytesize
+
       def drop_lock
         @lock = nil
       end

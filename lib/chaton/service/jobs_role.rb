@@ -22,6 +22,7 @@ module Chaton
         Jobs::Runtime.startup(@log)
         @engine = Native::Jobs.start(native_pool, @context.in_flight_table, Jobs::Runtime.crons(@plan),
                                      Jobs::Runtime.claims_due?)
+        Jobs.owner = @engine.identity
         @log.info("jobs are run", store: @plan.jobs.store_shown, identity: @engine.identity,
                                   queues: @plan.jobs.queues.map(&:first).join(","))
         Jobs::Runtime.start_beats(@log)

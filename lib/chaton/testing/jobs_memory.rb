@@ -74,13 +74,15 @@ module Chaton
         !item.nil?
       end
 
-      def batch_open(bid, parent, description, _callbacks, _ttl_s)
+      def batch_open(bid, parent, description, _callbacks, _ttl_s, _owner)
         @batches[bid] = { bid: bid, parent: parent, description: description, created_at: Jobs::Clock.now_s, total: 0,
                           pending: 0, failures: 0, failed_jids: [], children_pending: 0, complete: false,
                           success: false, dead: false }
       end
 
-      def batch_close(_bid) = nil
+      def batch_close(bid) = @batches.key?(bid)
+
+      def batch_remove(bid) = !@batches.delete(bid).nil?
 
       def batch(bid) = @batches[bid]
 

@@ -72,6 +72,38 @@ class AfterCommitTest < JobsUnitCase
     RUBY
   end
 
+  def test_a_batch_in_a_transaction_that_is_rolled_back_is_given_up
+    assert_printed "[[], {}]", <<~RUBY
+      transaction do
+        Chaton::Batch.new.jobs { Late.perform_async(1) }
+        raise ActiveRecord::Rollback
+      end
+      p [args, STORE.batches]
+    RUBY
+  end
+
+  def test_nothing_of_a_block_that_failed_is_pushed_by_the_commit
+    assert_printed "[[], {}]", <<~RUBY
+      transaction do
+        Chaton::Batch.new.jobs { Late.perform_async(1); raise "no" }
+      rescue RuntimeError
+        nil
+      end
+      p [args, STORE.batches]
+    RUBY
+  end
+
+  def test_a_commit_within_the_block_leaves_its_jobs_to_the_end_of_the_block
+    assert_printed "[[], [[1]]]", <<~RUBY
+      inside = nil
+      Chaton::Batch.new.jobs do
+        transaction { Late.perform_async(1) }
+        inside = args
+      end
+      p [inside, args]
+    RUBY
+  end
+
   def test_enqueue_after_commit_can_be_switched_off
     assert_printed "[[1], [2]]", <<~RUBY
       transaction do

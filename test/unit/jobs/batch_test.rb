@@ -69,12 +69,57 @@ class BatchTest < JobsUnitCase
     assert_raises(Chaton::Error) { Chaton::Batch.new(batch.bid).on(:success, Done) }
   end
 
-  def test_a_batch_whose_block_fails_stays_open
-    batch = Chaton::Batch.new
-    assert_raises(RuntimeError) { batch.jobs { raise "no" } }
-    refute @native.batches[batch.bid][:closed]
+  def test_jobs_are_pushed_together_at_the_end_of_the_block
+    during = nil
+    batch = Chaton::Batch.new.jobs do
+      3.times { |n| Part.perform_async(n) }
+      assert_equal 24, Part.perform_async(3).size
+      during = @native.rows.size
+    end
+    assert_equal [0, 4], [during, @native.rows.size]
+    assert_equal 1, @native.calls.count(:push_many)
+    assert_equal [0, 1, 2, 3], @native.items.flat_map { |item| item["args"] }
+    Chaton::Batch.new(batch.bid).jobs { 2_500.times { |n| Part.perform_async(n) } }
+    assert_equal [2_504, 4], [@native.rows.size, @native.calls.count(:push_many)]
+  end
+
+  def test_a_unique_job_of_a_batch_is_pushed_at_once_and_tells_whether_it_was
+    answers = []
+    Chaton::Batch.new.jobs do
+      answers = Array.new(2) { Part.set(unique_for: 60).perform_async(1) }
+      assert_equal 1, @native.rows.size
+    end
+    assert_equal [String, NilClass], answers.map(&:class)
+  end
+
+  def test_a_batch_whose_block_fails_is_given_up_and_can_be_made_again
+    batch = Chaton::Batch.new.on(:success, Done)
+    assert_raises(RuntimeError) do
+      batch.jobs do
+        Part.perform_async(1)
+        raise "no"
+      end
+    end
+    assert_empty @native.rows
+    refute @native.batches.key?(batch.bid)
     Part.perform_async
     assert_nil @native.rows.last.bid
+    batch.jobs { Part.perform_async(2) }
+    assert_equal [true, 1], [@native.batches[batch.bid][:closed], batch.status.total]
+  end
+
+  def test_a_block_that_fails_in_an_existing_batch_leaves_the_batch
+    batch = Chaton::Batch.new.jobs { Part.perform_async }
+    assert_raises(RuntimeError) { Chaton::Batch.new(batch.bid).jobs { raise "no" } }
+    assert_equal 1, batch.status.total
+  end
+
+  def test_a_batch_that_was_removed_while_its_block_ran_is_an_error
+    error = assert_raises(Chaton::Error) do
+      batch = Chaton::Batch.new
+      batch.jobs { @native.batch_remove(batch.bid) }
+    end
+    assert_includes error.message, "make the batch again"
   end
 
   def test_wrong_events_and_late_callbacks_are_refused

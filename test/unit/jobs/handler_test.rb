@@ -133,7 +133,7 @@ class HandlerTest < JobsUnitCase
     @config.client_middleware.add(Swallow)
     one = FakeJob.new(one.payload, due: true)
     handler.call(one)
-    assert_equal [[:ack]], one.outcomes
+    assert_equal [[:discard]], one.outcomes, "its lock and its batch are released"
     assert_equal 1, @native.rows.size
   end
 

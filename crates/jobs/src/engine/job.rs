@@ -112,7 +112,7 @@ impl Job {
     }
 
     /// Whether it came from the schedule or the retry set and waits for client
-    /// middleware: push it to its queue, then acknowledge it.
+    /// middleware: push it to its queue, then acknowledge it; or discard it, if middleware stops it.
     pub fn is_due(&self) -> bool {
         self.due
     }
@@ -236,7 +236,11 @@ impl Job {
 
     fn ack(&self, mut outcome: Outcome) -> Ack {
         let pushed_due = self.due && outcome == Outcome::Ack;
-        let event = outcome.batch_event();
+        let mut event = outcome.batch_event();
+        if self.due && outcome == Outcome::Discard {
+            // Client middleware has stopped it: its batch waits for it no longer.
+            event = Outcome::Ack.batch_event();
+        }
         if let (true, Outcome::Requeue { payload, .. }) = (self.due, &mut outcome) {
             // It has not passed the client middleware.
             let at = self.owner.store_s(clock::boot_ns()) + DUE_AGAIN_S;

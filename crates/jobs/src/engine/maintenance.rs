@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::admission::Admission;
 use super::job::DUE_AGAIN_S;
+use super::left_batches::LeftBatches;
 use super::neighbours::Neighbours;
 use super::orphans::{self, WorkerDeath};
 use super::owner_identity;
@@ -73,6 +74,7 @@ pub(super) struct Maintenance {
     /// Counts (processed, failed) that are written to the store.
     written: (u64, u64),
     neighbours: Neighbours,
+    left_batches: LeftBatches,
     /// The store's warning that was logged last.
     warning: Option<String>,
 }
@@ -95,6 +97,7 @@ impl Maintenance {
             connections: 0,
             written: (0, 0),
             neighbours: Neighbours::default(),
+            left_batches: LeftBatches::default(),
             warning: None,
             state: state.clone(),
             store,
@@ -385,6 +388,9 @@ impl Maintenance {
             }
         }
         failed?;
+        if watched {
+            self.left_batches.sweep(&mut *self.store, &self.state, now_s)?;
+        }
         let lines = self.neighbours.scan(&mut *self.store, &self.state.config)?;
         lines.iter().for_each(|line| self.state.feed.warn(line));
         self.scan_at_s = now_s + gap_s;
@@ -393,6 +399,7 @@ impl Maintenance {
 
     fn reclaim(&mut self, death: &WorkerDeath, now_s: f64) -> Result<()> {
         let reclaimed = orphans::reclaim(&mut *self.store, death, now_s)?;
+        self.left_batches.next_at_s = 0.0;
         let counters = &self.state.counters;
         counters.recovered.fetch_add(reclaimed.returned as u64, Ordering::Relaxed);
         counters.poisoned.fetch_add(reclaimed.lines.len() as u64, Ordering::Relaxed);

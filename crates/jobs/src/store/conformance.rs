@@ -53,9 +53,11 @@ macro_rules! conformance {
                 an_empty_batch_succeeds_at_once, complete_comes_before_success,
                 the_death_callback_fires_once, a_dead_job_may_still_succeed,
                 an_unknown_batch_is_ignored, callbacks_can_be_replaced,
-                a_batch_expires, only_stored_jobs_count;
+                a_batch_expires, only_stored_jobs_count, copies_of_a_job_count_once,
+                a_job_pushed_twice_is_one_job, an_open_batch_is_removed,
+                batches_of_owners_that_are_gone_are_removed;
             nested_batches: a_parent_waits_for_its_child, a_failed_child_completes_its_parent,
-                success_reaches_all_parents;
+                success_reaches_all_parents, a_parent_waits_for_closed_children_only;
             lists: jobs_are_listed_by_pages, a_job_is_found_wherever_it_is,
                 queues_and_sets_are_cleared, clearing_releases_locks, the_dead_set_is_limited_in_size,
                 the_dead_set_is_limited_in_age, sizes_are_counted, queues_are_described;

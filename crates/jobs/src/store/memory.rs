@@ -183,8 +183,12 @@ impl Store for MemoryStore {
         self.step(|data| data.batch_open(batch))
     }
 
-    fn batch_close(&mut self, bid: &str) -> Result<()> {
+    fn batch_close(&mut self, bid: &str) -> Result<bool> {
         self.step(|data| data.batch_close(bid))
+    }
+
+    fn remove_open(&mut self, bid: Option<&str>) -> Result<Vec<BatchStatus>> {
+        self.step(|data| data.remove_open(bid))
     }
 
     fn batch(&mut self, bid: &str) -> Result<Option<BatchStatus>> {

@@ -25,6 +25,11 @@ impl JobResources {
     }
 }
 
+/// The jid in a document; empty when there is none.
+pub(super) fn jid_of(payload: &[u8]) -> String {
+    Fields::parse(payload).ok().and_then(|fields| fields.text("jid")).unwrap_or_default()
+}
+
 /// Whether this is the document of that job.
 pub(super) fn has_jid(payload: &[u8], jid: &str) -> bool {
     // Searching the text first is much faster than reading every document.

@@ -21,7 +21,7 @@ pub type Result<T> = std::result::Result<T, StoreError>;
 pub trait Store: Send {
     /// Appends jobs to their queues, or to the schedule when they have a time. All jobs of one call
     /// are stored or none, except that a job whose lock is held by another jid is left out and
-    /// refused with the holder's jid. Jobs of a batch count as pending in it.
+    /// refused with the holder's jid. Jobs of a batch are pending in it until one with their jid has succeeded.
     fn push(&mut self, jobs: &[NewJob<'_>]) -> Result<Vec<PushResult>>;
 
     /// Pushes the job unless `key` was used within `ttl`, so that a cron tick
@@ -134,8 +134,14 @@ pub trait Store: Send {
     /// Opens a batch, or replaces the callbacks of one that is still open.
     fn batch_open(&mut self, batch: &NewBatch<'_>) -> Result<()>;
 
-    /// Closes a batch: all its jobs are pushed, and its callbacks may fire.
-    fn batch_close(&mut self, bid: &str) -> Result<()>;
+    /// Closes a batch: all its jobs are pushed, its callbacks may fire, and from now on its parent waits for it.
+    /// `false` when it is unknown, which may mean that [`Store::remove_open`] has removed it.
+    fn batch_close(&mut self, bid: &str) -> Result<bool>;
+
+    /// Removes the batch `bid` if it is still open; `None`: all open ones (1,000 at once) whose owner is gone, or
+    /// that were opened a day ago. Their jobs run and belong to no batch. Returns what was removed: id,
+    /// description and number of jobs.
+    fn remove_open(&mut self, bid: Option<&str>) -> Result<Vec<BatchStatus>>;
 
     /// The counts of a batch; `None` when it is unknown or has expired.
     fn batch(&mut self, bid: &str) -> Result<Option<BatchStatus>>;

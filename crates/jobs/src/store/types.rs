@@ -10,6 +10,10 @@ use crate::limit::Limit;
 pub(super) const CLAIM_MAX: usize = 1000;
 /// Jids of failed jobs that a [`BatchStatus`] names at most.
 pub(super) const FAILED_JIDS_MAX: usize = 1000;
+/// How long a batch may be open. Only the crash of a process without a lease lasts so long.
+pub(super) const BATCH_OPEN_MAX: Duration = Duration::from_secs(24 * 3600);
+/// Open batches looked at in one call.
+pub(super) const OPEN_BATCHES_MAX: usize = 1000;
 /// How long a cancel is kept.
 pub(super) const CANCEL_TTL: Duration = Duration::from_secs(24 * 3600);
 /// How long a signal waits for its process, as in Sidekiq's own UI.
@@ -196,6 +200,8 @@ pub struct NewBatch<'a> {
     pub bid: &'a str,
     /// The batch that it is nested in.
     pub parent: Option<&'a str>,
+    /// The owner of jobs that will close it; empty for another process.
+    pub owner: &'a str,
     /// For people.
     pub description: &'a str,
     /// `(event, queue, document)`: a job pushed at the event, which is
@@ -226,7 +232,7 @@ pub struct BatchStatus {
     pub failures: u64,
     /// Jids of these (at most 1,000).
     pub failed_jids: Vec<String>,
-    /// Nested batches that have not succeeded.
+    /// Nested batches that were closed and have not succeeded.
     pub children_pending: u64,
     /// All jobs and nested batches ran at least once.
     pub complete: bool,

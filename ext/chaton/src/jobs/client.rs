@@ -361,6 +361,7 @@ impl RbJobsClient {
         description: String,
         callbacks: RArray,
         ttl_s: f64,
+        owner: String,
     ) -> Result<(), Error> {
         let ttl = seconds("ttl_s", ttl_s)?;
         let own = |row: Value| {
@@ -372,6 +373,7 @@ impl RbJobsClient {
         let batch = NewBatch {
             bid: &bid,
             parent: parent.as_deref(),
+            owner: &owner,
             description: &description,
             callbacks: &callbacks,
             ttl,
@@ -380,8 +382,12 @@ impl RbJobsClient {
         self.call(|store| store.batch_open(&batch))
     }
 
-    fn batch_close(&self, bid: String) -> Result<(), Error> {
+    fn batch_close(&self, bid: String) -> Result<bool, Error> {
         self.call(|store| store.batch_close(&bid))
+    }
+
+    fn batch_remove(&self, bid: String) -> Result<bool, Error> {
+        Ok(!self.call(|store| store.remove_open(Some(&bid)))?.is_empty())
     }
 
     fn batch(ruby: &Ruby, rb_self: &Self, bid: String) -> Result<Option<RHash>, Error> {
@@ -484,8 +490,9 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     class.define_method("save", method!(RbJobsClient::save, 3))?;
     class.define_method("remove_hash", method!(RbJobsClient::remove_hash, 1))?;
     class.define_method("unlock", method!(RbJobsClient::unlock, 2))?;
-    class.define_method("batch_open", method!(RbJobsClient::batch_open, 5))?;
+    class.define_method("batch_open", method!(RbJobsClient::batch_open, 6))?;
     class.define_method("batch_close", method!(RbJobsClient::batch_close, 1))?;
+    class.define_method("batch_remove", method!(RbJobsClient::batch_remove, 1))?;
     class.define_method("batch", method!(RbJobsClient::batch, 1))?;
     class.define_method("backup", method!(RbJobsClient::backup, 1))?;
     class.define_method("finish_pushes", method!(RbJobsClient::finish_pushes, 0))?;

@@ -58,11 +58,15 @@ class FakeClient
   def remove_hash(key) = @hashes.delete(key)
   def cancel(jid) = @cancels << jid
 
-  def batch_open(bid, parent, description, callbacks, ttl_s)
+  def batch_open(bid, parent, description, callbacks, ttl_s, _owner)
     @batches[bid] = { parent: parent, description: description, callbacks: callbacks, ttl_s: ttl_s, closed: false }
   end
 
-  def batch_close(bid) = @batches.fetch(bid)[:closed] = true
+  def batch_close(bid)
+    @batches[bid][:closed] = true if @batches.key?(bid)
+  end
+
+  def batch_remove(bid) = !@batches.delete(bid).nil?
 
   def batch(bid)
     return unless @batches[bid]

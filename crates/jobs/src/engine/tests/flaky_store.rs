@@ -51,7 +51,8 @@ macro_rules! pass_rest {
             save(key: &str, fields: &[(&str, &[u8])], ttl: Duration) -> ();
             remove_hash(key: &str) -> ();
             batch_open(batch: &NewBatch<'_>) -> ();
-            batch_close(bid: &str) -> ();
+            batch_close(bid: &str) -> bool;
+            remove_open(bid: Option<&str>) -> Vec<BatchStatus>;
             batch(bid: &str) -> Option<BatchStatus>;
             stats() -> Stats;
             queues() -> Vec<QueueStatus>;

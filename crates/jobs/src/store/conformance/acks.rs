@@ -111,6 +111,7 @@ pub(crate) fn a_fenced_ack_releases_nothing(fresh: OpenFresh<'_>) {
     let batch = NewBatch {
         bid: "b",
         parent: None,
+        owner: "",
         description: "",
         callbacks: &[],
         ttl: TIMEOUT,

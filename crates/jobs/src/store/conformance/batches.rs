@@ -18,6 +18,10 @@ pub(crate) fn update(ticket: u64, bid: &str, jid: &str, what: BatchEvent) -> Ack
 
 /// Opens a batch that calls back to the queue `calls`: documents `BID EVENT`.
 pub(crate) fn open(harness: &mut StoreHarness, bid: &str, parent: Option<&str>) {
+    open_for(harness, bid, parent, "");
+}
+
+fn open_for(harness: &mut StoreHarness, bid: &str, parent: Option<&str>, owner: &str) {
     let events = ["success", "complete", "death"];
     let payloads = events.map(|event| format!("{bid} {event}").into_bytes());
     let callbacks: Vec<(&str, &str, &[u8])> =
@@ -25,7 +29,7 @@ pub(crate) fn open(harness: &mut StoreHarness, bid: &str, parent: Option<&str>) 
     let ttl = Duration::from_secs(3600);
     let description = &format!("for {bid}");
     let now_s = now_s();
-    let new = NewBatch { bid, parent, description, callbacks: &callbacks, ttl, now_s };
+    let new = NewBatch { bid, parent, owner, description, callbacks: &callbacks, ttl, now_s };
     harness.store.batch_open(&new).unwrap();
 }
 
@@ -163,7 +167,7 @@ pub(crate) fn a_dead_job_may_still_succeed(fresh: OpenFresh<'_>) {
 pub(crate) fn an_unknown_batch_is_ignored(fresh: OpenFresh<'_>) {
     let mut harness = StoreHarness::new(fresh);
     fill(&mut harness, "nobody", &["x"]);
-    harness.store.batch_close("nobody").unwrap();
+    assert!(!harness.store.batch_close("nobody").unwrap());
     harness.claim("me", &["q"], 9, 1);
     assert_eq!(harness.end("me", &[update(1, "nobody", "x", BatchEvent::Done)]), 0);
     assert_eq!(harness.store.batch("nobody").unwrap(), None);
@@ -178,6 +182,7 @@ pub(crate) fn callbacks_can_be_replaced(fresh: OpenFresh<'_>) {
     let new = NewBatch {
         bid: "b",
         parent: None,
+        owner: "",
         description: "other",
         callbacks: &twice,
         ttl: TIMEOUT,
@@ -196,6 +201,7 @@ pub(crate) fn a_batch_expires(fresh: OpenFresh<'_>) {
     let new = NewBatch {
         bid: "b",
         parent: None,
+        owner: "",
         description: "",
         callbacks: &[],
         ttl: Duration::from_millis(30),
@@ -219,4 +225,84 @@ pub(crate) fn only_stored_jobs_count(fresh: OpenFresh<'_>) {
     let answers = harness.store.push(&jobs).unwrap();
     assert_eq!(answers, [PushResult::Stored, PushResult::Locked("x".into()), PushResult::Stored]);
     assert_eq!(counts(&mut harness, "b"), (2, 2, 0, false, false, false));
+}
+
+/// Adds a job to its queue, as a due job is pushed: its batch counts it already.
+fn put_copy(harness: &mut StoreHarness, bid: &str, jid: &str) {
+    let payload = doc_with("q", jid, &format!(r#","bid":"{bid}""#));
+    harness.store.push(&[job("q", &payload)]).unwrap();
+}
+
+pub(crate) fn copies_of_a_job_count_once(fresh: OpenFresh<'_>) {
+    let mut harness = StoreHarness::new(fresh);
+    open(&mut harness, "b", None);
+    fill(&mut harness, "b", &["x", "y"]);
+    assert!(harness.store.batch_close("b").unwrap());
+    for _ in 0..3 {
+        put_copy(&mut harness, "b", "x");
+    }
+    assert_eq!(harness.claim("me", &["q"], 9, 1).jobs.len(), 5);
+    harness.end("me", &[update(3, "b", "x", BatchEvent::Failed)]);
+    assert_eq!(counts(&mut harness, "b"), (2, 2, 1, false, false, false));
+    // One copy has succeeded: what becomes of the others changes nothing.
+    harness.end("me", &[update(1, "b", "x", BatchEvent::Done)]);
+    for (ticket, event) in [(4, BatchEvent::Done), (5, BatchEvent::Died)] {
+        assert_eq!(harness.end("me", &[update(ticket, "b", "x", event)]), 0);
+        assert_eq!(counts(&mut harness, "b"), (2, 1, 0, false, false, false));
+    }
+    assert_eq!(calls(&mut harness), NONE);
+    harness.end("me", &[update(2, "b", "y", BatchEvent::Done)]);
+    assert_eq!(counts(&mut harness, "b"), (2, 0, 0, true, true, false));
+    assert_eq!(calls(&mut harness), ["b complete", "b success"]);
+}
+
+pub(crate) fn a_job_pushed_twice_is_one_job(fresh: OpenFresh<'_>) {
+    let mut harness = StoreHarness::new(fresh);
+    open(&mut harness, "b", None);
+    let payload = doc_with("q", "x", r#","bid":"b""#);
+    let new = NewJob { bid: Some("b"), ..job("q", &payload) };
+    harness.store.push(&[new, new]).unwrap();
+    harness.store.push(&[new]).unwrap();
+    assert_eq!(counts(&mut harness, "b"), (1, 1, 0, false, false, false));
+    harness.store.batch_close("b").unwrap();
+    harness.claim("me", &["q"], 9, 1);
+    harness.end("me", &[update(2, "b", "x", BatchEvent::Done)]);
+    assert_eq!(calls(&mut harness), ["b complete", "b success"]);
+}
+
+pub(crate) fn an_open_batch_is_removed(fresh: OpenFresh<'_>) {
+    let mut harness = StoreHarness::new(fresh);
+    open(&mut harness, "b", None);
+    fill(&mut harness, "b", &["x"]);
+    let gone = harness.store.remove_open(Some("b")).unwrap();
+    let gone: Vec<_> = gone.iter().map(|b| (&*b.bid, &*b.description, b.total)).collect();
+    assert_eq!(gone, [("b", "for b", 1)]);
+    assert_eq!(harness.store.batch("b").unwrap(), None);
+    assert!(!harness.store.batch_close("b").unwrap());
+    // Its job runs and belongs to no batch; a batch of the same id begins anew.
+    open(&mut harness, "b", None);
+    assert_eq!(counts(&mut harness, "b"), (0, 0, 0, false, false, false));
+    harness.claim("me", &["q"], 9, 1);
+    assert_eq!(harness.end("me", &[update(1, "b", "x", BatchEvent::Done)]), 0);
+    assert!(harness.store.batch_close("b").unwrap());
+    assert_eq!(harness.store.remove_open(Some("b")).unwrap(), [], "it is closed");
+    assert_eq!(calls(&mut harness), ["b complete", "b success"]);
+}
+
+pub(crate) fn batches_of_owners_that_are_gone_are_removed(fresh: OpenFresh<'_>) {
+    let mut harness = StoreHarness::new(fresh);
+    harness.put("q", &["x"]);
+    harness.claim("alive", &["q"], 1, 1);
+    for (bid, owner) in [("a", "alive"), ("b", "gone"), ("c", ""), ("d", "gone")] {
+        open_for(&mut harness, bid, None, owner);
+    }
+    harness.store.batch_close("d").unwrap();
+    let gone = harness.store.remove_open(None).unwrap();
+    assert_eq!(gone.iter().map(|batch| &*batch.bid).collect::<Vec<_>>(), ["b"]);
+    let known = ["a", "b", "c", "d"].map(|bid| harness.store.batch(bid).unwrap().is_some());
+    assert_eq!(known, [true, false, true, true]);
+    harness.end("alive", &[ack(1, "q", Outcome::Ack)]);
+    harness.store.forget("alive").unwrap();
+    assert_eq!(harness.store.remove_open(None).unwrap().len(), 1);
+    assert_eq!(harness.store.remove_open(None).unwrap(), []);
 }

@@ -61,11 +61,11 @@ pub(crate) fn success_reaches_all_parents(fresh: OpenFresh<'_>) {
     open(&mut harness, "d", Some("b"));
     fill(&mut harness, "c", &["c1"]);
     fill(&mut harness, "d", &["d1"]);
-    // Opened again: it is nested once all the same.
-    open(&mut harness, "d", Some("b"));
-    for bid in ["a", "b", "c", "d"] {
+    for bid in ["c", "d", "b", "a"] {
         harness.store.batch_close(bid).unwrap();
     }
+    // Closed again: its parent counts it once all the same.
+    harness.store.batch_close("d").unwrap();
     assert_eq!((children(&mut harness, "a"), children(&mut harness, "b")), (1, 2));
     harness.claim("me", &["q"], 9, 1);
     harness.end("me", &[update(1, "c", "c1", BatchEvent::Done)]);
@@ -78,4 +78,26 @@ pub(crate) fn success_reaches_all_parents(fresh: OpenFresh<'_>) {
     harness.end("me", &[update(3, "d", "d1", BatchEvent::Done)]);
     assert_eq!(calls(&mut harness), ["a success", "b success", "d success"]);
     assert_eq!((children(&mut harness, "a"), children(&mut harness, "b")), (0, 0));
+}
+
+pub(crate) fn a_parent_waits_for_closed_children_only(fresh: OpenFresh<'_>) {
+    let mut harness = StoreHarness::new(fresh);
+    open(&mut harness, "up", None);
+    fill(&mut harness, "up", &["u"]);
+    harness.store.batch_close("up").unwrap();
+    // The first run of the job ends in its block, and so does the second; the third closes its batch.
+    for bid in ["left", "removed", "in"] {
+        open(&mut harness, bid, Some("up"));
+        fill(&mut harness, bid, &[bid]);
+        assert_eq!(children(&mut harness, "up"), 0, "{bid} is open");
+    }
+    harness.store.remove_open(Some("removed")).unwrap();
+    harness.store.batch_close("in").unwrap();
+    assert_eq!(children(&mut harness, "up"), 1);
+    harness.claim("me", &["q"], 9, 1);
+    harness.end("me", &[update(1, "up", "u", BatchEvent::Done)]);
+    assert_eq!(calls(&mut harness), NONE);
+    harness.end("me", &[update(3, "removed", "removed", BatchEvent::Done)]);
+    harness.end("me", &[update(4, "in", "in", BatchEvent::Done)]);
+    assert_eq!(calls(&mut harness), ["in complete", "in success", "up complete", "up success"]);
 }

@@ -34,12 +34,16 @@ pub(super) struct Batch {
     /// `(event, queue, document)`.
     pub callbacks: Vec<(String, String, Vec<u8>)>,
     pub total: u64,
-    pub pending: u64,
+    /// Jids of its jobs that have not succeeded.
+    pub pending: BTreeSet<String>,
+    /// Those whose last run failed.
     pub failed: BTreeSet<String>,
-    /// Nested batches that have not succeeded.
+    /// Closed nested batches that have not succeeded.
     pub children: u64,
-    /// Nested batches that are not complete.
+    /// Closed nested batches that are not complete.
     pub incomplete: u64,
+    /// Who will close it.
+    pub owner: String,
     pub closed: bool,
     pub complete: bool,
     pub success: bool,

@@ -25,6 +25,11 @@ impl<V> ExpiringMap<V> {
         self.0.get_mut(key).filter(|(_, until)| is_alive(*until)).map(|(value, _)| value)
     }
 
+    pub fn iter(&self) -> impl Iterator<Item = (&String, &V)> {
+        let alive = self.0.iter().filter(|(_, (_, until))| is_alive(*until));
+        alive.map(|(key, (value, _))| (key, value))
+    }
+
     pub fn put(&mut self, key: &str, value: V, ttl: Duration) {
         self.0.insert(key.to_string(), (value, Instant::now().checked_add(ttl)));
     }

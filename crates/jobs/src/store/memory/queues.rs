@@ -33,7 +33,7 @@ impl MemoryData {
             }
         }
         if let Some(bid) = job.bid {
-            self.batch_add(bid);
+            self.batch_add(bid, job.payload);
         }
         match job.at {
             Some(at) => {

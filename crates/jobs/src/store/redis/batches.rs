@@ -4,18 +4,33 @@ use super::resp::{Pipeline, RespValue};
 use super::scripts::Script;
 use super::store::{ms, RedisStore};
 use crate::store::traits::Result;
-use crate::store::types::{BatchStatus, NewBatch, FAILED_JIDS_MAX};
+use crate::store::types::{
+    BatchStatus, NewBatch, BATCH_OPEN_MAX, FAILED_JIDS_MAX, OPEN_BATCHES_MAX,
+};
 
 impl RedisStore {
     pub(super) fn open_batch(&mut self, batch: &NewBatch<'_>) -> Result<()> {
         let mut pipeline = Pipeline::new();
-        self.conn.script(&mut pipeline, Script::BatchOpen, 5 + 3 * batch.callbacks.len())?;
+        self.conn.script(&mut pipeline, Script::BatchOpen, 6 + 3 * batch.callbacks.len())?;
         pipeline.word(batch.bid).word(batch.parent.unwrap_or_default()).word(batch.description);
-        pipeline.number(ms(batch.ttl)).float(batch.now_s);
+        pipeline.number(ms(batch.ttl)).float(batch.now_s).word(batch.owner);
         for (event, queue, payload) in batch.callbacks {
             pipeline.word(event).word(queue).word(payload);
         }
         self.run(&pipeline).map(|_| ())
+    }
+
+    pub(super) fn remove_open_batches(&mut self, bid: Option<&str>) -> Result<Vec<BatchStatus>> {
+        let (seconds, count) = (BATCH_OPEN_MAX.as_secs().to_string(), OPEN_BATCHES_MAX.to_string());
+        let words = [bid.unwrap_or_default().as_bytes(), seconds.as_bytes(), count.as_bytes()];
+        let mut words = self.call(Script::RemoveOpen, &words)?.items().into_iter();
+        let mut gone = Vec::new();
+        while let (Some(bid), Some(text), Some(total)) = (words.next(), words.next(), words.next())
+        {
+            let (bid, description, total) = (bid.text(), text.text(), total.count());
+            gone.push(BatchStatus { bid, description, total, ..BatchStatus::default() });
+        }
+        Ok(gone)
     }
 
     pub(super) fn batch_status(&mut self, bid: &str) -> Result<Option<BatchStatus>> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::resp::{Pipeline, RespValue};
 use super::scripts::Script;
 use super::store::{ms, RedisStore};
+use crate::store::payload::jid_of;
 use crate::store::traits::Result;
 use crate::store::types::{NewJob, PushResult};
 
@@ -80,6 +81,7 @@ impl RedisStore {
             };
             match job.lock {
                 Some(lock) => pipeline.word(lock.key).word(lock.jid).number(ms(lock.ttl)),
+                None if job.bid.is_some() => pipeline.word("").word(jid_of(job.payload)).word(""),
                 None => pipeline.word("").word("").word(""),
             };
             pipeline.word(job.bid.unwrap_or_default());

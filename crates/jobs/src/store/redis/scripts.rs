@@ -42,6 +42,8 @@ pub enum Script {
     BatchClose,
     /// Writes a small hash.
     Save,
+    /// Removes open batches.
+    RemoveOpen,
 }
 
 /// The source of one script.
@@ -68,7 +70,7 @@ macro_rules! scripts {
 }
 
 /// All scripts.
-pub const SCRIPTS: [ScriptSource; 19] = scripts![
+pub const SCRIPTS: [ScriptSource; 20] = scripts![
     "claim" [OWNERS] false,
     "ack" [JOBS] false,
     "push" [JOBS] true,
@@ -85,9 +87,10 @@ pub const SCRIPTS: [ScriptSource; 19] = scripts![
     "clear" [] false,
     "stats" [] false,
     "queues" [] false,
-    "batch_open" [] true,
+    "batch_open" [OWNERS] true,
     "batch_close" [JOBS] false,
     "save" [] false,
+    "remove_open" [OWNERS] false,
 ];
 
 impl ScriptSource {

@@ -179,8 +179,12 @@ impl Store for RedisStore {
         self.open_batch(batch)
     }
 
-    fn batch_close(&mut self, bid: &str) -> Result<()> {
-        self.call(Script::BatchClose, &[bid.as_bytes()]).map(|_| ())
+    fn batch_close(&mut self, bid: &str) -> Result<bool> {
+        Ok(self.call(Script::BatchClose, &[bid.as_bytes()])?.count() == 1)
+    }
+
+    fn remove_open(&mut self, bid: Option<&str>) -> Result<Vec<BatchStatus>> {
+        self.remove_open_batches(bid)
     }
 
     fn batch(&mut self, bid: &str) -> Result<Option<BatchStatus>> {

@@ -1,5 +1,6 @@
 //! Pushing, claiming and acknowledging jobs.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rusqlite::{OptionalExtension, Result};
@@ -22,6 +23,7 @@ pub(super) fn push(
     // The last queue and its next row: a bulk push has one queue.
     let mut last: Option<(&str, i64)> = None;
     let mut results = Vec::with_capacity(jobs.len());
+    let mut added: BTreeMap<&str, usize> = BTreeMap::new();
     for job in jobs {
         if let Some(lock) = job.lock {
             let until = now_s + lock.ttl.as_secs_f64();
@@ -31,7 +33,7 @@ pub(super) fn push(
             }
         }
         if let Some(bid) = job.bid {
-            batches::add_job(tx, bid)?;
+            *added.entry(bid).or_default() += batches::list_job(tx, bid, job.payload)?;
         }
         match job.at {
             Some(at) => rows::add_to_set(tx, &JobLocation::Scheduled, at, job.payload)?,
@@ -46,6 +48,7 @@ pub(super) fn push(
         }
         results.push(PushResult::Stored);
     }
+    added.iter().try_for_each(|(bid, count)| batches::count_jobs(tx, bid, *count))?;
     Ok(results)
 }
 

@@ -65,6 +65,17 @@ CREATE TABLE ticks(key TEXT PRIMARY KEY, until REAL NOT NULL) WITHOUT ROWID;
 CREATE TABLE cancels(jid TEXT PRIMARY KEY, until REAL NOT NULL) WITHOUT ROWID;
 ";
 
+/// Tables that an older version does not know: it ignores them, and can use the same file at the same time.
+/// `listed` and `unlisted`: jobs that were ever in `batch_jobs`, and jobs pushed by an older version that
+/// have succeeded. `owner` is set while the batch is open.
+const LATER_TABLES: &str = "
+CREATE TABLE IF NOT EXISTS batch_jobs(bid TEXT NOT NULL, jid TEXT NOT NULL,
+    PRIMARY KEY(bid, jid)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS batch_lists(bid TEXT PRIMARY KEY, listed INTEGER NOT NULL DEFAULT 0,
+    unlisted INTEGER NOT NULL DEFAULT 0, owner TEXT, opened_at REAL) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS open_batches ON batch_lists(opened_at) WHERE owner IS NOT NULL;
+";
+
 /// How a connection is opened.
 #[derive(Clone, Copy)]
 pub(super) struct ConnectionSettings {
@@ -107,6 +118,7 @@ pub(super) fn open(path: &Path, settings: ConnectionSettings) -> Result<Connecti
     ))
     .map_err(sql)?;
     create_tables(&conn).map_err(sql)?;
+    conn.execute_batch(LATER_TABLES).map_err(sql)?;
     check(path, &conn)?;
     Ok(conn)
 }

@@ -197,8 +197,12 @@ impl Store for SqliteStore {
         self.write(|tx| batches::open(tx, batch))
     }
 
-    fn batch_close(&mut self, bid: &str) -> Result<()> {
+    fn batch_close(&mut self, bid: &str) -> Result<bool> {
         self.write(|tx| batches::close(tx, bid))
+    }
+
+    fn remove_open(&mut self, bid: Option<&str>) -> Result<Vec<BatchStatus>> {
+        self.write(|tx| batches::remove_open(tx, bid))
     }
 
     fn batch(&mut self, bid: &str) -> Result<Option<BatchStatus>> {

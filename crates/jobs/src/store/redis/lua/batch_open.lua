@@ -1,23 +1,18 @@
 -- Opens a batch or replaces its callbacks. batch, parent or '', description, ms
--- to live, time, then event, queue, document… Returns 1, or 0 when it is closed.
+-- to live, time, owner or '', then event, queue, document… Returns 1, or 0 when it is closed.
 local bid, parent = ARGV[1], ARGV[2]
 local key = 'chaton:batch:' .. bid
 local calls = key .. ':calls'
 if redis.call('HEXISTS', key, 'closed') == 1 then return 0 end
 redis.call('DEL', calls)
 if redis.call('EXISTS', key) == 0 then
-  redis.call('HSET', key, 'total', 0, 'pending', 0, 'children', 0, 'running', 0, 'created_at', ARGV[5])
+  redis.call('HSET', key, 'total', 0, 'pending', 0, 'children', 0, 'running', 0, 'created_at', ARGV[5],
+    'owner', ARGV[6])
   redis.call('PEXPIRE', key, ARGV[4])
-  local above = 'chaton:batch:' .. parent
-  if parent ~= '' then
-    redis.call('HSET', key, 'parent', parent)
-    if redis.call('EXISTS', above) == 1 then
-      redis.call('HINCRBY', above, 'children', 1)
-      redis.call('HINCRBY', above, 'running', 1)
-    end
-  end
+  redis.call('ZADD', 'chaton:open_batches', server_time(), bid)
+  if parent ~= '' then redis.call('HSET', key, 'parent', parent) end
 end
 redis.call('HSET', key, 'description', ARGV[3])
-for i = 6, #ARGV, 3 do redis.call('RPUSH', calls, ARGV[i], ARGV[i + 1], ARGV[i + 2]) end
+for i = 7, #ARGV, 3 do redis.call('RPUSH', calls, ARGV[i], ARGV[i + 1], ARGV[i + 2]) end
 redis.call('PEXPIRE', calls, math.max(redis.call('PTTL', key), 1))
 return 1

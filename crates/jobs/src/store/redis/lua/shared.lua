@@ -1,5 +1,7 @@
--- Functions that several scripts use. A batch is the hash chaton:batch:BID, the
--- list …:calls (event, queue, document in turn) and the set …:failed of jids.
+-- Functions that several scripts use. A batch is the hash chaton:batch:BID, the list …:calls (event,
+-- queue, document in turn), the set …:jids of jobs that have not succeeded and the set …:failed of those
+-- whose last run failed. Its field owner is there while it is open. An older version knows no …:jids: of the
+-- jobs that it pushed, total - listed, as many as the field unlisted says have succeeded.
 --
 -- The application may keep something else under the key of a queue. A job that goes there must not hold up
 -- the other jobs of its script: it goes to the dead set, unless the push is `strict`. Returns whether it is
@@ -70,8 +72,15 @@ end
 
 local function update_batch(bid, jid, event)
   local key = 'chaton:batch:' .. bid
-  if redis.call('EXISTS', key) == 0 then return end
+  local counts = redis.call('HMGET', key, 'total', 'listed', 'unlisted')
+  if not counts[1] then return end
   local failed = key .. ':failed'
+  local is_listed = redis.call(event == 'done' and 'SREM' or 'SISMEMBER', key .. ':jids', jid) == 1
+  if not is_listed then
+    -- Another copy of the job has succeeded, unless it is of the older kind.
+    if counts[1] - (counts[2] or 0) <= tonumber(counts[3] or 0) then return end
+    if event == 'done' then redis.call('HINCRBY', key, 'unlisted', 1) end
+  end
   if event == 'done' then
     redis.call('SREM', failed, jid)
     redis.call('HINCRBY', key, 'pending', -1)
