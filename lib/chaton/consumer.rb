@@ -62,12 +62,18 @@ module Chaton
     # Marks this record and all before it in the batch as done, even if the batch fails later.
     #
     # @param record [Native::Record, Integer, #last_offset] a record, its offset, or a part of a batch
-    def mark(record) = @batch.mark(offset_of(record))
+    def mark(record)
+      Streams::Deliveries.wait if @factory&.wait_for_deliveries?
+      @batch.mark(offset_of(record))
+    end
 
     # Marks this record alone as done.
     #
     # @param record [Native::Record, Integer]
-    def mark_one(record) = @batch.mark_one(offset_of(record))
+    def mark_one(record)
+      Streams::Deliveries.wait if @factory&.wait_for_deliveries?
+      @batch.mark_one(offset_of(record))
+    end
 
     # Pauses this partition when `consume` has returned; others go on.
     #

@@ -62,7 +62,7 @@ module Chaton
       start_threads
       Dashboard.of_process(@plan, @context.scoreboard)
       # Records that were produced before the fork are sent by the first worker, whatever its roles are.
-      Streams.started(log: @log) if @plan.streams
+      Streams.started(log: @log, pool: @native_pool) if @plan.streams
       @roles.each_value { |role| role.start(@native_pool) }
       @tracer_control.start_if_configured
       yield if block_given?

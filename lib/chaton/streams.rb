@@ -9,6 +9,8 @@ module Chaton
   module Streams
     autoload :Client, "chaton/streams/client"
     autoload :ConsumerFactory, "chaton/streams/consumer_factory"
+    autoload :Deliveries, "chaton/streams/deliveries"
+    autoload :LossReporter, "chaton/streams/loss_reporter"
     autoload :Deserializers, "chaton/streams/deserializers"
     autoload :Failures, "chaton/streams/failures"
     autoload :Finder, "chaton/streams/finder"
@@ -28,10 +30,44 @@ module Chaton
     extend ProcessClient
 
     @error_handlers = []
+    @delivery_error_handlers = []
 
     class << self
       # @return [Array<#call>] called with `(error, context)` when a consumer has failed
       attr_reader :error_handlers
+
+      # @return [Array<#call>] the blocks of {on_delivery_error}
+      attr_reader :delivery_error_handlers
+
+      # @return [Native::Pool, nil] of a worker, which counts for the metrics
+      # @private
+      attr_reader :pool
+
+      # Calls the block when records of `Chaton.produce` were not written and nobody has read their receipts: once a
+      # second by topic and class of the error, on a thread of the process that produced them. It may be called
+      # several times, and adds a block each time.
+      #
+      # @example
+      #   Chaton::Streams.on_delivery_error { |error, context| Sentry.capture_exception(error, extra: context) }
+      # @yieldparam error [LogError] the error of the first record
+      # @yieldparam context [Hash{Symbol=>Object}] `topic`, and the number of `records`
+      def on_delivery_error(&block)
+        raise ArgumentError, "on_delivery_error needs a block: on_delivery_error { |error, context| … }" unless block
+
+        @delivery_error_handlers << block
+        nil
+      end
+
+      # @return [#warn] the log of a worker; elsewhere {logger}
+      # @private
+      def server_logger = @server_log || logger
+
+      # Called in a forked child that uses the client of its parent.
+      #
+      # @private
+      def forked
+        @client.delivery_errors.start if @client.is_a?(Client)
+      end
 
       # Sets the plan of a process that has loaded its configuration already.
       #
@@ -64,7 +100,10 @@ module Chaton
       # Called when a worker has started. The first one writes the records that were produced before the fork.
       #
       # @param log [Telemetry::Log, nil]
-      def started(log: nil)
+      # @param pool [Native::Pool, nil]
+      def started(log: nil, pool: nil)
+        @server_log = log
+        @pool = pool
         client = @client
         renew(client) if client.is_a?(Spool) && client.stale?
         return unless (receipt = @handed_over)
@@ -82,6 +121,7 @@ module Chaton
         return 0 unless client.is_a?(Client)
 
         left = client.finish
+        client.delivery_errors.finish
         log&.warn("records were not written in time and are lost; see flush_timeout_s", count: left) if left.positive?
         left
       end

@@ -104,6 +104,8 @@ pub struct Scrape {
     pub(crate) jobs: BTreeMap<(String, String), ClassTotals>,
     /// By topic and group.
     pub(crate) topics: BTreeMap<(String, String), TopicTotals>,
+    /// Records that were produced, not written, and whose receipt nobody has read, by topic.
+    undelivered: BTreeMap<String, u64>,
     brokers: BTreeMap<String, BrokerTotals>,
     /// When certificates expire (s since 1970), by address and file.
     certificates: BTreeMap<(String, String), u64>,
@@ -195,6 +197,7 @@ impl Scrape {
             (0..NAMES_MAX).filter_map(|index| Some((scoreboard.topic_names().get(index)?, index)));
         for (name, index) in named.chain([(other, OTHER)]) {
             let mut totals = TopicTotals::default();
+            let mut undelivered = 0;
             for topic in scoreboard.counted().map(|counters| &counters.topics[index]) {
                 totals.records += topic.records.load(Relaxed);
                 totals.retries += topic.retries.load(Relaxed);
@@ -202,6 +205,13 @@ impl Scrape {
                 totals.lag += topic.lag.load(Relaxed);
                 totals.rebalances += topic.rebalances.load(Relaxed);
                 totals.oldest_ms = older(totals.oldest_ms, topic.oldest_ms.load(Relaxed));
+                undelivered += topic.undelivered.load(Relaxed);
+            }
+            if undelivered > 0 || name.1.is_empty() {
+                *self.undelivered.entry(name.0.clone()).or_default() += undelivered;
+            }
+            if name.1.is_empty() {
+                continue;
             }
             if index != OTHER || totals.records + totals.lag > 0 {
                 let sum = self.topics.entry(name).or_default();
@@ -303,6 +313,7 @@ pub fn sample() -> io::Result<String> {
     let scoreboard = Scoreboard::new(1)?;
     scoreboard.class_names().enter("HardJob", "default");
     scoreboard.topic_names().enter("events", "app");
+    scoreboard.topic_names().enter("events", "");
     scoreboard.broker_names().enter("1", "");
     scoreboard.certificate_names().enter("https://0.0.0.0:443", "/etc/app/fullchain.pem");
     scoreboard.counters(0).certificates[0].store(1, Relaxed);

@@ -9,6 +9,7 @@ use chaton_core::event_fd::EventFd;
 use chaton_core::process::scoreboard::OwnGauges;
 use serde::{Deserialize, Serialize};
 
+use crate::delivery_errors::DeliveryErrors;
 pub use crate::error::{ErrorKind, LogError, Result};
 use crate::receipt::Receipt;
 use crate::record::{Chunk, NewRecord, OwnedRecord};
@@ -343,6 +344,11 @@ pub trait RecordLog: Send + Sync {
     /// # Errors
     /// `Refused` for wrong settings.
     fn producer(&self) -> Result<Arc<dyn Producer>>;
+
+    /// What the producers of this log tell of records whose receipt nobody has read.
+    fn delivery_errors(&self) -> Arc<DeliveryErrors> {
+        Arc::default()
+    }
 
     /// A new transactional producer. It fences off an earlier one of the same id.
     ///

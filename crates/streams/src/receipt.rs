@@ -1,9 +1,11 @@
 //! Receipts: whether produced records are durable.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::delivery_errors::DeliveryErrors;
 use crate::error::LogError;
 
 /// Where a record was written.
@@ -25,6 +27,9 @@ struct State {
     failures: Vec<(usize, LogError)>,
     last: Option<RecordMetadata>,
     interrupts: u64,
+    /// Failures that somebody has asked for.
+    read: usize,
+    waiting: usize,
 }
 
 type OnDone = Box<dyn FnOnce(&Receipt) + Send>;
@@ -34,13 +39,25 @@ pub struct Receipt {
     state: Mutex<State>,
     changed: Condvar,
     on_done: Mutex<Option<OnDone>>,
+    /// Is told of failures that nobody reads here.
+    unread: Option<Arc<DeliveryErrors>>,
 }
 
 impl Receipt {
     /// For this many records, numbered from 0.
     pub fn new(records: usize) -> Self {
         let state = State { left: records, ..State::default() };
-        Self { state: Mutex::new(state), changed: Condvar::new(), on_done: Mutex::new(None) }
+        Self {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            on_done: Mutex::new(None),
+            unread: None,
+        }
+    }
+
+    /// Like [`Receipt::new`]; `errors` is told of failures that nobody reads.
+    pub fn watched(records: usize, errors: &Arc<DeliveryErrors>) -> Self {
+        Self { unread: Some(errors.clone()), ..Self::new(records) }
     }
 
     /// Like [`Receipt::new`]; calls `on_done` once, on the log's thread, when the last record has
@@ -53,6 +70,20 @@ impl Receipt {
 
     /// Settles one record: it is durable, or has failed. Logs call this once for each record.
     pub fn complete(&self, index: usize, end: Result<RecordMetadata, LogError>) {
+        self.settle(index, end);
+    }
+
+    /// Settles a record for this topic that has failed.
+    pub fn fail(self: &Arc<Self>, index: usize, topic: &str, error: LogError) {
+        let told = self.unread.as_ref().map(|errors| (errors, error.clone()));
+        let failed = self.settle(index, Err(error));
+        if let Some((errors, error)) = told {
+            errors.add(self, failed, topic, error);
+        }
+    }
+
+    /// Returns how many records have failed so far.
+    fn settle(&self, index: usize, end: Result<RecordMetadata, LogError>) -> usize {
         let mut state = self.state.lock();
         state.left = state.left.saturating_sub(1);
         match end {
@@ -64,7 +95,7 @@ impl Receipt {
                 }
             }
         }
-        let done = state.left == 0;
+        let (done, failed) = (state.left == 0, state.failed);
         drop(state);
         if done {
             self.changed.notify_all();
@@ -73,6 +104,7 @@ impl Receipt {
                 on_done(self);
             }
         }
+        failed
     }
 
     /// Whether every record is completed.
@@ -86,11 +118,13 @@ impl Receipt {
         let until = Instant::now() + timeout;
         let mut state = self.state.lock();
         let interrupts = state.interrupts;
+        state.waiting += 1;
         while state.left > 0 && state.interrupts == interrupts {
             if self.changed.wait_until(&mut state, until).timed_out() {
                 break;
             }
         }
+        state.waiting -= 1;
         state.left == 0
     }
 
@@ -100,14 +134,28 @@ impl Receipt {
         self.changed.notify_all();
     }
 
+    /// Whether somebody waits for it now.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.state.lock().waiting > 0
+    }
+
+    /// Whether somebody has asked for so many failures.
+    pub(crate) fn has_read(&self, failed: usize) -> bool {
+        self.state.lock().read >= failed
+    }
+
     /// How many records have failed.
     pub fn failed(&self) -> usize {
-        self.state.lock().failed
+        let mut state = self.state.lock();
+        state.read = state.failed;
+        state.failed
     }
 
     /// The first failures, each with its record's number.
     pub fn failures(&self) -> Vec<(usize, LogError)> {
-        self.state.lock().failures.clone()
+        let mut state = self.state.lock();
+        state.read = state.failed;
+        state.failures.clone()
     }
 
     /// Where the last record was written.

@@ -1,19 +1,19 @@
 //! Errors on their way to Ruby: classes of `Chaton`, looked up when raised.
 
-use magnus::{prelude::*, Error, ExceptionClass, RModule, Ruby};
+use magnus::{prelude::*, Error, ExceptionClass, RModule, Ruby, TryConvert};
 
 /// An error of class `Chaton::NAME` (`RuntimeError` should it be missing).
 pub fn named(name: &str, message: impl Into<String>) -> Error {
-    let message = message.into();
     let Ok(ruby) = Ruby::get() else {
         unreachable!("errors are only made by threads that hold the GVL")
     };
-    let class = ruby
-        .class_object()
-        .const_get::<_, RModule>("Chaton")
-        .and_then(|chaton| chaton.const_get::<_, ExceptionClass>(name))
-        .unwrap_or_else(|_| ruby.exception_runtime_error());
-    of(class, message)
+    of(chaton(name).unwrap_or_else(|| ruby.exception_runtime_error()), message)
+}
+
+/// `Chaton::NAME`, if it is there.
+pub fn chaton<T: TryConvert>(name: &str) -> Option<T> {
+    let module: RModule = Ruby::get().ok()?.class_object().const_get("Chaton").ok()?;
+    module.const_get(name).ok()
 }
 
 /// An error of this class. The exception object is made at once: a thread that is being

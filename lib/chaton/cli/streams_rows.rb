@@ -17,7 +17,7 @@ module Chaton
       # Settings of a route that are not printed.
       USUAL = { batch: 500, batch_bytes: 1 << 20, concurrency: 1, order: :partition, manual: false, attempts_max: nil,
                 backoff_ms: 1_000, backoff_max_ms: 60_000, dead_letter: nil, delay_ms: 0, expires_ms: 0, on_gap: :warn,
-                throttle: nil, transactional: false }.freeze
+                throttle: nil, transactional: false, wait_for_deliveries: false }.freeze
 
       # @param group [Symbol] of options
       # @param options [Array<Config::Option>] of that group
@@ -35,7 +35,8 @@ module Chaton
       # @return [Array<Array(String, String)>] a line for each consumer, and each topic without one
       def topics
         read = @streams.routes.map do |route|
-          special = route.engine.except(:topic).reject { |name, value| USUAL[name] == value }
+          settings = { **route.engine, wait_for_deliveries: route.wait_for_deliveries }
+          special = settings.except(:topic).reject { |name, value| USUAL[name] == value }
           facts = ["group #{route.group}", *special.map { |name, value| "#{name} #{value}" }]
           ["topic #{route.topic}", "#{route.consumer}, #{facts.join(", ")}"]
         end

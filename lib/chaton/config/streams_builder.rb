@@ -79,7 +79,8 @@ module Chaton
       end
 
       def route(group, line)
-        StreamsRoute.new(line.name, line.consumer, group, line[:deserializer], engine_of(line)).freeze
+        StreamsRoute.new(line.name, line.consumer, group, line[:deserializer], engine_of(line),
+                         line[:wait_for_deliveries]).freeze
       end
 
       def engine_of(line)

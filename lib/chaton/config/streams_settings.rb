@@ -8,12 +8,14 @@ require_relative "store_address"
 module Chaton
   module Config
     # A topic that a consumer reads: the name of its class (or the class, if it has no name), its group, its
-    # deserializer, and its settings for the engine.
-    StreamsRoute = Struct.new(:topic, :consumer, :group, :deserializer, :engine) do
+    # deserializer, its settings for the engine, and whether its batches wait for what they have produced.
+    StreamsRoute = Struct.new(:topic, :consumer, :group, :deserializer, :engine, :wait_for_deliveries) do
       # @return [Hash{Symbol=>Object}] JSON-able
       def to_h
         super.merge(consumer: consumer.to_s, deserializer: Options[:topic_deserializer].type.show(deserializer))
       end
+
+      alias_method :wait_for_deliveries?, :wait_for_deliveries
 
       # @return [Boolean] whether its consumer writes and commits in one transaction
       def transactional? = engine.fetch(:transactional)

@@ -14,6 +14,7 @@ module Chaton
       def self.for(settings)
         require_relative "native_methods"
         client = new(Native::StreamsClient.new(settings.log_document), settings)
+        client.delivery_errors.start
         # Does nothing in a forked child that has written nothing.
         at_exit { client.flush_at_exit }
         client
@@ -21,15 +22,20 @@ module Chaton
 
       # @return [Native::StreamsClient]
       attr_reader :native
+      # @return [LossReporter]
+      attr_reader :delivery_errors
 
       # @param native [Native::StreamsClient]
       # @param settings [Config::StreamsSettings]
       def initialize(native, settings)
         @native = native
+        @delivery_errors = LossReporter.new(native)
         @produce_timeout_s = settings.produce_timeout_s
         @delivery_timeout_s = settings.delivery_timeout_s
         @flush_timeout_s = settings.flush_timeout_s
         @finished = false
+        # Without such a topic, producing pays nothing for them.
+        @followed = settings.routes.any?(&:wait_for_deliveries?)
       end
 
       # @param topic [String]
@@ -40,17 +46,23 @@ module Chaton
       # @param timestamp [Time, Integer, nil]
       # @return [Native::Receipt]
       def produce(topic, value, key, headers, partition, timestamp)
-        @native.produce(topic, value.is_a?(String) ? value : bytes_of(value), key.nil? ? nil : key_of(key),
-                        headers && headers_of(headers), partition, timestamp && ms_of(timestamp), @produce_timeout_s)
+        receipt = @native.produce(
+          topic, value.is_a?(String) ? value : bytes_of(value), key.nil? ? nil : key_of(key),
+          headers && headers_of(headers), partition, timestamp && ms_of(timestamp), @produce_timeout_s
+        )
+        @followed ? Deliveries.add(receipt) : receipt
       end
 
       # @param topic [String]
       # @param values [Array] values; a Hash describes a record
       # @return [Native::Receipt] of all
       def produce_many(topic, values)
-        return @native.produce_values(topic, values, @produce_timeout_s) if values.all?(String)
-
-        @native.produce_many(values.map { |value| row_of(topic, value) }, @produce_timeout_s)
+        receipt = if values.all?(String)
+                    @native.produce_values(topic, values, @produce_timeout_s)
+                  else
+                    @native.produce_many(values.map { |value| row_of(topic, value) }, @produce_timeout_s)
+                  end
+        @followed ? Deliveries.add(receipt) : receipt
       end
 
       # @param rows [Array<Array>] topic, value, key, headers, partition, timestamp in ms
@@ -98,6 +110,7 @@ module Chaton
         while (left = flush).positive? && left < before && monotonic_s < until_s
           before = left
         end
+        @delivery_errors.finish
         return unless left.positive?
 
         err.puts "chaton: #{left} records were not written before the process ended, and are lost: " \

@@ -32,6 +32,9 @@ module Chaton
       # @return [Boolean]
       def transactional? = @route.transactional?
 
+      # @return [Boolean] whether a batch is done only when what it has produced is durable
+      def wait_for_deliveries? = @route.wait_for_deliveries?
+
       # @return [String] for people
       def name = @klass.name || @route.consumer.to_s
 

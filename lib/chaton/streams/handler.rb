@@ -41,7 +41,7 @@ module Chaton
         given = batch
         instance = @instances.of(batch, factory)
         given = factory.prepare(batch, instance)
-        instance.consume(given) unless given.empty?
+        consume(factory, instance, given) unless given.empty?
         raise ForkedError, "a child came out of the consumer" if forked?
 
         # The consumer may have ended it.
@@ -49,6 +49,12 @@ module Chaton
         log_done("batch done", batch, started_s, records: batch.size) if @debug
       rescue Exception => e # rubocop:disable Lint/RescueException -- `exit` in a consumer must not end the worker
         fail_work(batch, e, given, started_s)
+      end
+
+      def consume(factory, instance, given)
+        return instance.consume(given) unless factory.wait_for_deliveries?
+
+        Deliveries.follow { instance.consume(given) }
       end
 
       def factory(route)

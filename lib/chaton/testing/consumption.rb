@@ -15,6 +15,9 @@ module Chaton
       TestRoute = Struct.new(:topic, :consumer, :deserializer) do
         # @return [true]
         def transactional? = true
+
+        # @return [false]
+        def wait_for_deliveries? = false
       end
 
       # @return [Consumer] the instance

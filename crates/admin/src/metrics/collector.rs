@@ -226,6 +226,12 @@ impl Scrape {
             let labels = [("topic", topic.as_str()), ("group", group.as_str())];
             gauge(&mut age, &labels, totals.age_s(wall_s()))?;
         }
+        let help = "Records that this server has produced, that were not written, and whose receipts nobody has read";
+        let name = "stream_undelivered_records";
+        let mut undelivered = metric(encoder, name, MetricType::Counter, None, help)?;
+        for (topic, records) in &self.undelivered {
+            counter(&mut undelivered, &[("topic", topic)], *records as f64)?;
+        }
         Ok(())
     }
 

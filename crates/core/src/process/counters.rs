@@ -137,6 +137,9 @@ pub struct TopicCounters {
     pub oldest_ms: AtomicU64,
     /// Times that partitions were assigned, revoked or lost.
     pub rebalances: AtomicU64,
+    /// Records that this worker has produced, that were not written, and whose receipt nobody has read. Counted
+    /// at the entry of the topic without a group.
+    pub undelivered: AtomicU64,
 }
 
 /// Spans of traces. Several threads write them.

@@ -37,6 +37,7 @@ use super::{
     AdminClient, GroupMember, Partition, PartitionReader, Position, Producer, RecordLog, Result,
     TransactionalProducer,
 };
+use crate::delivery_errors::DeliveryErrors;
 use crate::settings::{GroupSettings, LogSettings};
 use config::Config;
 
@@ -44,6 +45,7 @@ use config::Config;
 pub struct KafkaLog {
     config: Config,
     url: String,
+    delivery_errors: Arc<DeliveryErrors>,
 }
 
 impl KafkaLog {
@@ -54,7 +56,7 @@ impl KafkaLog {
     pub fn open(settings: &LogSettings) -> Result<Self> {
         let config = Config::new(settings)?;
         let url = config.address.url();
-        Ok(Self { config, url })
+        Ok(Self { config, url, delivery_errors: Arc::default() })
     }
 }
 
@@ -72,7 +74,11 @@ impl RecordLog for KafkaLog {
     }
 
     fn producer(&self) -> Result<Arc<dyn Producer>> {
-        Ok(Arc::new(producer::KafkaProducer::new(&self.config)?))
+        Ok(Arc::new(producer::KafkaProducer::new(&self.config, &self.delivery_errors)?))
+    }
+
+    fn delivery_errors(&self) -> Arc<DeliveryErrors> {
+        self.delivery_errors.clone()
     }
 
     fn transactional_producer(&self, id: &str) -> Result<Box<dyn TransactionalProducer>> {

@@ -25,6 +25,7 @@ use super::{
     AdminClient, GroupMember, Partition, PartitionReader, Position, Producer, RecordLog, Result,
     TransactionalProducer,
 };
+use crate::delivery_errors::DeliveryErrors;
 use crate::settings::{GroupSettings, LogSettings};
 
 mod admin;
@@ -71,6 +72,7 @@ pub fn check(settings: &LogSettings) -> Result<()> {
 /// A log in a folder of this machine.
 pub struct LocalLog {
     dir: Arc<LogDir>,
+    delivery_errors: Arc<DeliveryErrors>,
 }
 
 impl LocalLog {
@@ -80,7 +82,7 @@ impl LocalLog {
     /// `Refused` for a wrong address and an unusable folder, `Full` if there
     /// is no room to create it.
     pub fn open(settings: &LogSettings) -> Result<Self> {
-        Ok(Self { dir: Arc::new(LogDir::open(settings)?) })
+        Ok(Self { dir: Arc::new(LogDir::open(settings)?), delivery_errors: Arc::default() })
     }
 }
 
@@ -99,6 +101,10 @@ impl RecordLog for LocalLog {
 
     fn producer(&self) -> Result<Arc<dyn Producer>> {
         Ok(Arc::new(producer::LocalProducer::new(&self.dir)))
+    }
+
+    fn delivery_errors(&self) -> Arc<DeliveryErrors> {
+        self.delivery_errors.clone()
     }
 
     fn transactional_producer(&self, _id: &str) -> Result<Box<dyn TransactionalProducer>> {

@@ -1,10 +1,13 @@
 //! `Chaton::Native::StreamsClient`: writes and reads a log in any process.
 
 use std::cell::RefCell;
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use chaton_core::process::scoreboard::OwnGauges;
 use chaton_streams::admin_call;
+use chaton_streams::delivery_errors::DeliveryErrors;
 use chaton_streams::log::{self, ErrorKind, LogError, Partition, Producer, RecordLog};
 use chaton_streams::receipt::Receipt;
 use chaton_streams::settings::LogSettings;
@@ -18,14 +21,16 @@ use super::reader::RbReader;
 use super::receipt::RbReceipt;
 use crate::convert::{copy, seconds};
 use crate::gvl::{check_interrupts, without_gvl, without_gvl_to_the_end};
+use crate::pool::RbPool;
 use crate::traces::{self, ProducerSpan};
-use crate::{document_sections, handle};
+use crate::{document_sections, error, handle};
 
 /// A log that this process has opened.
 pub struct OpenLog {
     /// The log.
     pub log: Arc<dyn RecordLog>,
     producer: SharedProducer,
+    errors: Arc<DeliveryErrors>,
 }
 
 impl OpenLog {
@@ -73,7 +78,8 @@ fn log_settings(json: &str) -> Result<LogSettings, Error> {
 
 fn open(settings: &LogSettings) -> Result<Arc<OpenLog>, Error> {
     let log = log::open(settings).map_err(|e| log_error::raised(&e))?;
-    Ok(Arc::new(OpenLog { log, producer: SharedProducer::default() }))
+    let errors = log.delivery_errors();
+    Ok(Arc::new(OpenLog { log, producer: SharedProducer::default(), errors }))
 }
 
 impl RbStreamsClient {
@@ -89,12 +95,18 @@ impl RbStreamsClient {
     /// In a forked child, those of [`log::open`] at the first call.
     pub fn open(&self) -> Result<Arc<OpenLog>, Error> {
         let mut opened = self.opened.borrow_mut();
-        if opened.0 != handle::generation() {
-            let fresh = open(&self.settings)?;
-            std::mem::forget(std::mem::replace(&mut opened.1, fresh));
-            opened.0 = handle::generation();
+        if opened.0 == handle::generation() {
+            return Ok(opened.1.clone());
         }
-        Ok(opened.1.clone())
+        let fresh = open(&self.settings)?;
+        std::mem::forget(std::mem::replace(&mut opened.1, fresh.clone()));
+        opened.0 = handle::generation();
+        drop(opened);
+        if let Some(streams) = error::chaton::<RModule>("Streams") {
+            // Ruby's threads of the parent are not here either.
+            streams.funcall::<_, _, Value>("forked", ())?;
+        }
+        Ok(fresh)
     }
 
     /// The producer, if this process has made one.
@@ -104,8 +116,11 @@ impl RbStreamsClient {
         is_own.then(|| opened.1.producer.made()).flatten()
     }
 
-    fn producer(&self) -> Result<Arc<dyn Producer>, Error> {
-        self.open()?.producer().map_err(|e| log_error::raised(&e))
+    /// The producer, and a receipt for so many records.
+    fn begin(&self, records: usize) -> Result<(Arc<dyn Producer>, Arc<Receipt>), Error> {
+        let opened = self.open()?;
+        let producer = opened.producer().map_err(|e| log_error::raised(&e))?;
+        Ok((producer, Arc::new(Receipt::watched(records, &opened.errors))))
     }
 
     #[allow(clippy::too_many_arguments)] // The fields of a record.
@@ -128,8 +143,7 @@ impl RbStreamsClient {
     }
 
     fn send(&self, record: &RubyRecord, timeout_s: f64) -> Result<RbReceipt, Error> {
-        let producer = self.producer()?;
-        let receipt = Arc::new(Receipt::new(1));
+        let (producer, receipt) = self.begin(1)?;
         let mut deadline = RoomDeadline::new(timeout_s)?;
         match send(&*producer, record, (&receipt, 0), &mut deadline)? {
             Ok(()) => Ok(RbReceipt::new(receipt)),
@@ -190,15 +204,15 @@ impl RbStreamsClient {
         timeout_s: f64,
         to_record: impl Fn(Value) -> Result<RubyRecord, Error>,
     ) -> Result<RbReceipt, Error> {
-        let producer = self.producer()?;
         let count = list.len();
-        let receipt = Arc::new(Receipt::new(count));
+        let (producer, receipt) = self.begin(count)?;
         let mut deadline = RoomDeadline::new(timeout_s)?;
         for index in 0..count {
             let row: Value = list.entry(index as isize)?;
-            let sent = send(&*producer, &to_record(row)?, (&receipt, index), &mut deadline)?;
+            let record = to_record(row)?;
+            let sent = send(&*producer, &record, (&receipt, index), &mut deadline)?;
             if let Err(failed) = sent {
-                receipt.complete(index, Err(failed));
+                record.with(|record| receipt.fail(index, record.topic, failed));
             }
         }
         Ok(RbReceipt::new(receipt))
@@ -218,6 +232,43 @@ impl RbStreamsClient {
                 _ => {}
             }
         }
+    }
+
+    /// Waits for records that failed and whose receipt nobody has read: `[topic, class name,
+    /// message, records]` each; nil does not wait, for a process that ends.
+    fn delivery_errors(
+        ruby: &Ruby,
+        rb_self: &Self,
+        timeout_s: Option<f64>,
+    ) -> Result<RArray, Error> {
+        let errors = rb_self.open()?.errors.clone();
+        let told = match timeout_s.map(|timeout| seconds("timeout_s", timeout)).transpose()? {
+            None => Some(errors.rest()),
+            Some(timeout) => without_gvl(|| errors.next(timeout), &|| errors.interrupt()),
+        };
+        if told.as_ref().is_none_or(Vec::is_empty) {
+            check_interrupts()?;
+        }
+        let list = ruby.ary_new();
+        for one in told.into_iter().flatten() {
+            let class = log_error::class_name(one.error.kind);
+            list.push((one.topic, class, one.error.message, one.records))?;
+        }
+        Ok(list)
+    }
+
+    /// Counts lost records for the metrics of this worker.
+    fn count_delivery_errors(
+        &self,
+        pool: &RbPool,
+        topic: String,
+        records: u64,
+    ) -> Result<(), Error> {
+        let pool = &pool.0.get()?.pool;
+        let gauges = OwnGauges::new(pool.scoreboard.clone(), pool.settings.slot);
+        let index = gauges.topic_index(&topic, "");
+        gauges.counters().topics[index].undelivered.fetch_add(records, Ordering::Relaxed);
+        Ok(())
     }
 
     fn buffered(&self) -> usize {
@@ -328,6 +379,9 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     class.define_method("produce_many", method!(RbStreamsClient::produce_many, 2))?;
     class.define_method("produce_values", method!(RbStreamsClient::produce_values, 3))?;
     class.define_method("flush", method!(RbStreamsClient::flush, 1))?;
+    class.define_method("delivery_errors", method!(RbStreamsClient::delivery_errors, 1))?;
+    let count = method!(RbStreamsClient::count_delivery_errors, 3);
+    class.define_method("count_delivery_errors", count)?;
     class.define_method("buffered", method!(RbStreamsClient::buffered, 0))?;
     class.define_method("close", method!(RbStreamsClient::close, 0))?;
     class.define_method("address", method!(RbStreamsClient::address, 0))?;

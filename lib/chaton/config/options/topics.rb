@@ -47,6 +47,9 @@ module Chaton
                        "What is committed: everything from which consume has returned, or only what it marks."),
         Option.keyword(:topic, :transactional, Types::Switch.new, false,
                        "The consumer writes and commits in one transaction."),
+        Option.keyword(:topic, :wait_for_deliveries, Types::Switch.new, false,
+                       "A batch is done only when the records that its consumer has produced are durable; one that " \
+                       "fails makes the batch fail."),
         Option.keyword(:topic, :protocol, Types::OneOf.new(:classic, :consumer), :classic,
                        "The protocol of the group; consumer is KIP-848, which Kafka 4 has.")
       ].freeze

@@ -25,6 +25,7 @@ class FakeStreamsClient
   def produce_many(rows, _timeout_s) = keep(:produce_many, rows)
   def produce_values(topic, values, _timeout_s) = keep(:produce_values, values.map { |value| [topic, value] })
   def flush(_timeout_s) = @calls.push(:flush) && (left.size > 1 ? left.shift : left.first)
+  def delivery_errors(_timeout_s) = []
   def address = "kafka://127.0.0.1:1"
 
   private

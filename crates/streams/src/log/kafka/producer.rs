@@ -15,6 +15,7 @@ use super::broker_statistics::BrokerStatistics;
 use super::config::Config;
 use super::errors::{error_kind, explain};
 use super::raw::{ClientKind, ErrorCode, KafkaError};
+use crate::delivery_errors::DeliveryErrors;
 use crate::log::{ErrorKind, LogError, Producer, Result};
 use crate::receipt::Receipt;
 use crate::record::NewRecord;
@@ -32,13 +33,13 @@ pub struct KafkaProducer {
 }
 
 impl KafkaProducer {
-    pub(super) fn new(config: &Config) -> Result<Self> {
+    pub(super) fn new(config: &Config, errors: &Arc<DeliveryErrors>) -> Result<Self> {
         let mut conf = config.producer()?;
         let (statistics_event, statistics) =
             BrokerStatistics::enable(&config.statistics, &mut conf);
         conf.events(sys::RD_KAFKA_EVENT_DR | sys::RD_KAFKA_EVENT_ERROR | statistics_event);
         let handle = config.open(ClientKind::Producer, conf)?;
-        let deliveries = Arc::new(DeliveryThread::new(&handle, config, statistics));
+        let deliveries = Arc::new(DeliveryThread::new(&handle, config, statistics, errors));
         let shared = deliveries.clone();
         let thread = chaton_core::thread::spawn("chaton-kafka-out", move || shared.run());
         let thread = thread.map_err(|error| {
@@ -149,8 +150,8 @@ mod tests {
         // Nobody answers at this address.
         let config = Config::new(&LogSettings::for_tests("kafka://127.0.0.1:9")).unwrap();
         let shared = SharedProducer::default();
-        let first = Arc::new(KafkaProducer::new(&config).unwrap());
-        let get = || shared.get(|| Ok(Arc::new(KafkaProducer::new(&config)?)));
+        let first = Arc::new(KafkaProducer::new(&config, &Arc::default()).unwrap());
+        let get = || shared.get(|| Ok(Arc::new(KafkaProducer::new(&config, &Arc::default())?)));
         shared.get(|| Ok(first.clone())).unwrap();
         assert!(!get().unwrap().has_failed());
         let code = sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER;

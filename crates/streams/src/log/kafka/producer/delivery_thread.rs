@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use super::message_opaque::MessageOpaque;
+use crate::delivery_errors::DeliveryErrors;
 use crate::log::kafka::broker_statistics::BrokerStatistics;
 use crate::log::kafka::config::Config;
 use crate::log::kafka::error_reporter::ErrorReporter;
@@ -16,7 +17,7 @@ use crate::log::kafka::raw::{
     ClientHandle, DeliveryReport, ErrorCode, EventKind, EventQueue, KafkaError, QueueEvent,
 };
 use crate::log::kafka::refusal_check::{is_refusal, RefusalCheck};
-use crate::log::{ErrorKind, LogError};
+use crate::log::{ErrorKind, LogError, MemberEvent};
 use crate::receipt::RecordMetadata;
 
 /// The longest wait for records in flight when the producer is dropped.
@@ -47,6 +48,8 @@ pub struct DeliveryThread {
     /// librdkafka has reported a fatal error: it accepts no record any more.
     failed: AtomicBool,
     statistics: Mutex<Option<BrokerStatistics>>,
+    /// Is told what the log complains about.
+    complaints: Arc<DeliveryErrors>,
 }
 
 impl DeliveryThread {
@@ -54,6 +57,7 @@ impl DeliveryThread {
         handle: &Arc<ClientHandle>,
         config: &Config,
         statistics: Option<BrokerStatistics>,
+        complaints: &Arc<DeliveryErrors>,
     ) -> Self {
         Self {
             state: Mutex::default(),
@@ -65,6 +69,7 @@ impl DeliveryThread {
             handle: handle.clone(),
             failed: AtomicBool::new(false),
             statistics: Mutex::new(statistics),
+            complaints: complaints.clone(),
         }
     }
 
@@ -156,15 +161,19 @@ impl DeliveryThread {
     fn handle_event(&self, event: &QueueEvent) {
         match event.kind() {
             EventKind::Delivery => {
-                event.each_delivered(|record| self.complete(&record));
-                self.errors.lock().reset();
+                let mut any = false;
+                event.each_delivered(|record| any |= self.complete(&record));
+                if any {
+                    self.errors.lock().reset();
+                }
             }
             EventKind::Error => {
                 let error = event.error();
                 if is_refusal(&error) {
                     return self.refused(&error);
                 }
-                self.errors.lock().report(&error);
+                let complaint = self.errors.lock().report(&error);
+                self.complain(complaint);
                 self.failed.fetch_or(error.fatal, Ordering::Relaxed);
                 if error.fatal {
                     self.give_up_queued();
@@ -174,6 +183,15 @@ impl DeliveryThread {
                 self.statistics.lock().iter_mut().for_each(|statistics| statistics.take(event));
             }
             _ => {}
+        }
+        let overdue = self.errors.lock().report_overdue();
+        self.complain(overdue);
+    }
+
+    /// Each cause is reported once, as groups do.
+    fn complain(&self, event: Option<MemberEvent>) {
+        if let Some(MemberEvent::Error(error) | MemberEvent::Fatal(error)) = event {
+            self.complaints.complain(error);
         }
     }
 
@@ -193,7 +211,7 @@ impl DeliveryThread {
     fn check_refusal(&self) {
         let Some((refusal, accepted)) = self.refusals.lock().answer() else { return };
         let mut errors = self.errors.lock();
-        errors.report_refusal(&refusal, accepted);
+        self.complain(errors.report_refusal(&refusal, accepted));
         if errors.refused().is_none() || self.state.lock().ended {
             return;
         }
@@ -203,19 +221,20 @@ impl DeliveryThread {
         self.refused(&refusal);
     }
 
-    fn complete(&self, record: &DeliveryReport<'_>) {
+    /// Returns whether the record is written.
+    fn complete(&self, record: &DeliveryReport<'_>) -> bool {
+        let is_written = record.code() == ErrorCode::NoError;
         // SAFETY: an opaque that `send` has handed over; each record has one report.
         let Some((receipt, index)) = (unsafe { MessageOpaque::take_back(record.opaque()) }) else {
-            return;
+            return is_written;
         };
-        let end = match record.code() {
-            ErrorCode::NoError => {
-                let (partition, offset) = record.location();
-                Ok(RecordMetadata { partition, offset })
-            }
-            code => Err(self.explain(record, code)),
-        };
-        receipt.complete(index, end);
+        if is_written {
+            let (partition, offset) = record.location();
+            receipt.complete(index, Ok(RecordMetadata { partition, offset }));
+        } else {
+            receipt.fail(index, &record.topic(), self.explain(record, record.code()));
+        }
+        is_written
     }
 
     fn explain(&self, record: &DeliveryReport<'_>, code: ErrorCode) -> LogError {

@@ -1,6 +1,7 @@
 //! Records that were sent and are not written yet, by partition.
 
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
@@ -8,7 +9,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::log::local::log_dir::LogDir;
 use crate::log::local::record_frame;
 use crate::log::local::topics::LocalTopic;
-use crate::log::{LogError, Result};
+use crate::log::{LogError, Partition, Result};
 use crate::receipt::{Receipt, RecordMetadata};
 use crate::record::NewRecord;
 
@@ -49,18 +50,19 @@ impl PartitionBuffer {
         self.receipts.len()
     }
 
-    /// Completes the receipts: the first `count` records are written, from offset `first` on.
-    pub fn complete(self, partition: i32, first: i64, count: usize, error: Option<&LogError>) {
-        for (at, receipt) in self.receipts.into_iter().enumerate() {
+    /// Completes the receipts: the first records are written at these offsets.
+    pub fn complete(self, partition: &Partition, written: Range<i64>, error: Option<&LogError>) {
+        for (receipt, offset) in self.receipts.into_iter().zip(written.start..) {
             let Some((receipt, index)) = receipt else { continue };
-            let offset = first + at as i64;
-            receipt.complete(
-                index,
-                match error {
-                    Some(error) if at >= count => Err(error.clone()),
-                    _ => Ok(RecordMetadata { partition, offset }),
-                },
-            );
+            match error {
+                Some(error) if offset >= written.end => {
+                    receipt.fail(index, &partition.topic, error.clone());
+                }
+                _ => {
+                    let partition = partition.number;
+                    receipt.complete(index, Ok(RecordMetadata { partition, offset }));
+                }
+            }
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::log::local::partition_writer::{AppendResult, PartitionWriter};
 use crate::log::local::path_lock::PathLock;
 use crate::log::local::topics::{self, LocalTopic};
 use crate::log::local::{files, txn_log};
-use crate::log::Result;
+use crate::log::{Partition, Result};
 
 /// Partitions that are kept open; each needs four descriptors.
 const OPEN_MAX: usize = 64;
@@ -57,14 +57,15 @@ fn write(
     partition: i32,
     mut records: PartitionBuffer,
 ) {
+    let place = Partition { topic: known.name.clone(), number: partition };
     let result = refresh_topic(shared, writers, slot, known).and_then(|topic| {
         writers.append(&shared.dir, slot, &topic, partition, &mut records.frames)
     });
     match result {
         Ok(AppendResult { first, count, error }) => {
-            records.complete(partition, first, count, error.as_ref());
+            records.complete(&place, first..first + count as i64, error.as_ref());
         }
-        Err(error) => records.complete(partition, 0, 0, Some(&error)),
+        Err(error) => records.complete(&place, 0..0, Some(&error)),
     }
 }
 
