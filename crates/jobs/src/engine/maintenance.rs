@@ -528,7 +528,7 @@ impl Maintenance {
 
     /// Writes the last counts and removes the owner, unless it has jobs in
     /// flight for others to reclaim.
-    fn leave(&mut self) {
+    pub(super) fn leave(&mut self) {
         let now_s = self.state.now_s();
         let result = self.heartbeat(now_s).and_then(|()| {
             if std::mem::take(&mut self.state.locked.lock().reconcile) {

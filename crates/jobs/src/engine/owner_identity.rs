@@ -14,7 +14,7 @@ pub struct OwnerIdentity {
     pub name: String,
     /// Name of the machine (`DYNO` where it is set).
     pub host: String,
-    supervised: bool,
+    pub(super) supervised: bool,
 }
 
 impl OwnerIdentity {

@@ -3,6 +3,7 @@
 mod burst;
 mod flaky_store;
 mod interleavings;
+mod model;
 mod single;
 mod stepped_engine;
 mod threads;

@@ -72,6 +72,30 @@ impl SteppedEngine {
     ) -> Self {
         let feed = Arc::new(CollectingFeed { idle: Mutex::new(4), ..CollectingFeed::default() });
         let state = EngineState::new(config, OwnerIdentity::new(false), feed.clone());
+        Self::over(state, feed, store, factory, seed)
+    }
+
+    /// With the same name in each run, begun at this time (s since 1970).
+    pub fn named(
+        name: &str,
+        factory: &Arc<dyn StoreFactory>,
+        config: Config,
+        started_at_s: f64,
+    ) -> Self {
+        let feed = Arc::new(CollectingFeed { idle: Mutex::new(4), ..CollectingFeed::default() });
+        let identity = OwnerIdentity { name: name.into(), ..OwnerIdentity::new(false) };
+        let mut state = EngineState::new(config, identity, feed.clone());
+        Arc::get_mut(&mut state).unwrap().started_at_s = started_at_s;
+        Self::over(state, feed, factory.store(), factory, 1)
+    }
+
+    fn over(
+        state: Arc<EngineState>,
+        feed: Arc<CollectingFeed>,
+        store: Box<dyn Store>,
+        factory: &Arc<dyn StoreFactory>,
+        seed: u64,
+    ) -> Self {
         let fetcher = Fetcher::new(&state, store, Rng::with_seed(seed));
         let mut maintenance = Maintenance::new(&state, factory.store(), false);
         maintenance.round();

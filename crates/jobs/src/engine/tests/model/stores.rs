@@ -1,0 +1,107 @@
+//! The stores under test: what can be done to them from outside, and what is left in them.
+
+use std::sync::Arc;
+
+use rusqlite::Connection;
+
+use super::redis_server::TestRedis;
+use crate::store::{open, StoreFactory, StoreOptions};
+
+/// Keys of Redis that may stay: counters, what people look up for some time, and what expires by itself.
+const REDIS_KEPT: [&str; 6] =
+    ["stat:", "queues", "chaton:batch:", "chaton:cron:", "chaton:tick:", "chaton:cancels"];
+/// Keys of Redis that have no time to live though they stay.
+const REDIS_ENDLESS: [&str; 3] = ["stat:", "queues", "dead"];
+/// Tables of SQLite that may hold rows at the end.
+const SQLITE_KEPT: [&str; 12] = [
+    "queues", "entries", "counters", "starts", "buckets", "batches", "batch_failures", "batch_jobs",
+    "batch_callbacks", "hashes", "ticks", "cancels",
+];
+
+/// A store under test.
+pub enum RealStore {
+    /// A file of its own.
+    Sqlite(tempfile::TempDir),
+    /// A server that many runs use, one after the other.
+    Redis(TestRedis),
+}
+
+impl RealStore {
+    /// A new file.
+    pub fn sqlite() -> Self {
+        Self::Sqlite(tempfile::tempdir().unwrap())
+    }
+
+    /// A new server. It loses nothing by `kill -9`: what it has answered is in its log.
+    pub fn redis() -> Self {
+        Self::Redis(TestRedis::start(&["--appendonly", "yes", "--appendfsync", "no"]))
+    }
+
+    /// Empties it.
+    pub fn fresh(&mut self) -> Arc<dyn StoreFactory> {
+        let url = match self {
+            Self::Sqlite(dir) => {
+                *dir = tempfile::tempdir().unwrap();
+                format!("sqlite://{}", dir.path().join("jobs.db").display())
+            }
+            Self::Redis(server) => {
+                assert_eq!(server.cli(&["FLUSHALL"]), "OK");
+                format!("unix://{}?db=0", server.socket())
+            }
+        };
+        open(&StoreOptions { durable: false, ..StoreOptions::for_tests(url) }).unwrap()
+    }
+
+    /// Kills the server and starts it again; a file has none.
+    pub fn restart(&mut self) -> bool {
+        let Self::Redis(server) = self else { return false };
+        server.kill();
+        server.restart();
+        true
+    }
+
+    /// Fills it, or makes room again; a file cannot be filled from outside.
+    pub fn fill(&mut self, full: bool) -> bool {
+        let Self::Redis(server) = self else { return false };
+        let bytes = if full { "1" } else { "0" };
+        assert_eq!(server.cli(&["CONFIG", "SET", "maxmemory", bytes]), "OK");
+        true
+    }
+
+    /// What is left in it, now that no process and no job is there.
+    pub fn leftovers(&self) -> Vec<String> {
+        match self {
+            Self::Sqlite(dir) => sqlite_leftovers(&dir.path().join("jobs.db")),
+            Self::Redis(server) => redis_leftovers(server),
+        }
+    }
+}
+
+fn redis_leftovers(server: &TestRedis) -> Vec<String> {
+    let listing = "local out = {} for _, key in ipairs(redis.call('KEYS', '*')) do \
+                   out[#out + 1] = redis.call('TTL', key) .. ' ' .. key end return out";
+    let names = server.cli(&["EVAL", listing, "0"]);
+    let is_left = |line: &&str| {
+        let Some((ttl, key)) = line.split_once(' ') else { return false };
+        let starts = |list: &[&str]| list.iter().any(|start| key.starts_with(start));
+        let endless = ttl == "-1" && !starts(&REDIS_ENDLESS);
+        key != "dead" && !starts(&REDIS_KEPT) || endless && key != "chaton:cancels"
+    };
+    names.lines().filter(is_left).map(String::from).collect()
+}
+
+fn sqlite_leftovers(path: &std::path::Path) -> Vec<String> {
+    let conn = Connection::open(path).unwrap();
+    let mut select = conn.prepare("SELECT name FROM sqlite_schema WHERE type='table'").unwrap();
+    let tables: Vec<String> =
+        select.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
+    let rows = |table: &String| {
+        let count: i64 =
+            conn.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap();
+        (count > 0).then(|| format!("{count} rows in {table}"))
+    };
+    let others = tables.iter().filter(|table| {
+        !SQLITE_KEPT.contains(&table.as_str()) && !table.starts_with("sqlite_")
+    });
+    others.filter_map(rows).collect()
+}

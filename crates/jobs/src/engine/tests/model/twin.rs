@@ -1,0 +1,372 @@
+//! Two stores that get the same calls: the one under test, and the store in memory as its oracle. Replies have to be the
+//! same. Calls of engines may lose their request or their reply, and the clock of both is the model's.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::outcome::{Ack, Outcome};
+use crate::store::conformance::harness::jid_of;
+use crate::store::*;
+
+/// Times of entries are made distinct by so much (s): the stores order equal ones differently.
+const DISTINCT_S: f64 = 1e-5;
+/// Tries of a person's call whose connection was cut.
+const TRIES: usize = 5;
+
+/// What happens to a call of an engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It never reaches the store.
+    RequestLost,
+    /// It is executed, and nobody learns of it.
+    ReplyLost,
+}
+
+/// What happened in the store.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A job was stored.
+    Stored(String),
+    /// An acknowledgement was applied. `due`: of a job that waits for client middleware.
+    Ended { jid: String, outcome: Outcome, due: bool },
+}
+
+/// What the model and its stores share.
+#[derive(Default)]
+pub struct Control {
+    /// How far the clock of the store is ahead of this machine's (s).
+    pub ahead_s: f64,
+    /// Happens to the next call of an engine.
+    pub fault: Option<Fault>,
+    /// The store takes no more jobs, and says so itself.
+    pub full: bool,
+    /// The twin says so, for a store that cannot be filled from outside.
+    pub refuses: bool,
+    /// The server was killed and started again: connections are cut.
+    pub restarted: bool,
+    /// Owners whose process is gone without a supervisor that tells.
+    pub gone: HashSet<String>,
+    /// What happened since the model last looked.
+    pub events: Vec<Event>,
+    /// How often each tick of a cron was pushed.
+    pub ticks: HashMap<String, usize>,
+    times: u64,
+}
+
+impl Control {
+    fn distinct(&mut self, at: f64) -> f64 {
+        self.times += 1;
+        at + self.times as f64 * DISTINCT_S
+    }
+}
+
+/// Opens twins.
+pub struct TwinFactory {
+    pub real: Arc<dyn StoreFactory>,
+    pub oracle: Arc<dyn StoreFactory>,
+    pub control: Arc<Mutex<Control>>,
+}
+
+impl TwinFactory {
+    fn twin(&self, of_engine: bool) -> TwinStore {
+        let (real, oracle) = (self.real.store(), self.oracle.store());
+        TwinStore { real, oracle, control: self.control.clone(), of_engine }
+    }
+
+    /// A connection of a client or a person, whose calls reach the store.
+    pub fn person(&self) -> Box<dyn Store> {
+        Box::new(self.twin(false))
+    }
+}
+
+impl StoreFactory for TwinFactory {
+    fn store(&self) -> Box<dyn Store> {
+        Box::new(self.twin(true))
+    }
+
+    fn watch(&self) -> Box<dyn StoreWatch> {
+        self.real.watch()
+    }
+
+    fn address(&self) -> &str {
+        self.real.address()
+    }
+}
+
+struct TwinStore {
+    real: Box<dyn Store>,
+    oracle: Box<dyn Store>,
+    control: Arc<Mutex<Control>>,
+    of_engine: bool,
+}
+
+impl TwinStore {
+    /// Calls both, and compares what `seen` leaves of the replies.
+    fn both<R, S: PartialEq + Debug>(
+        &mut self,
+        what: &str,
+        seen: impl Fn(&R) -> S,
+        call: impl Fn(&mut dyn Store) -> Result<R>,
+    ) -> Result<R> {
+        let fault = self.control.lock().fault.take_if(|_| self.of_engine);
+        if fault == Some(Fault::RequestLost) {
+            return Err(StoreError::unavailable(format!("{what}: the request was lost")));
+        }
+        let real = self.ask(what, &call)?;
+        let oracle = call(&mut *self.oracle).unwrap_or_else(|e| panic!("{what}: the model: {e}"));
+        assert_eq!(seen(&real), seen(&oracle), "{what}: the store is at the left, the model at the right");
+        if fault == Some(Fault::ReplyLost) {
+            return Err(StoreError::unavailable(format!("{what}: the reply was lost")));
+        }
+        Ok(real)
+    }
+
+    /// Calls the store under test. It fails only when it is full, or a connection was cut between two calls.
+    fn ask<R>(&mut self, what: &str, call: impl Fn(&mut dyn Store) -> Result<R>) -> Result<R> {
+        for _ in 0..TRIES {
+            let error = match call(&mut *self.real) {
+                Ok(reply) => return Ok(reply),
+                Err(error) => error,
+            };
+            let control = self.control.lock();
+            let expected = match error.kind {
+                StoreErrorKind::Full => control.full,
+                StoreErrorKind::Unavailable => control.restarted,
+                _ => false,
+            };
+            assert!(expected, "{what}: {error}");
+            if self.of_engine || error.kind == StoreErrorKind::Full {
+                return Err(error);
+            }
+        }
+        panic!("{what}: no connection in {TRIES} tries");
+    }
+
+    fn adds(&self, what: &str) -> Result<()> {
+        if self.control.lock().refuses {
+            return Err(StoreError::new(StoreErrorKind::Full, format!("{what}: full")));
+        }
+        Ok(())
+    }
+
+    /// The acknowledgements that will be applied, since their jobs are in flight.
+    fn effective(&mut self, owner: &str, acks: &[Ack]) -> Vec<Event> {
+        let in_flight = self.oracle.in_flight(owner).unwrap();
+        let find = |ack: &Ack| in_flight.iter().find(|job| job.ticket == ack.ticket);
+        let event = |ack: &Ack| {
+            let (job, outcome) = (find(ack)?, ack.outcome.clone());
+            Some(Event::Ended { jid: jid_of(&job.payload), outcome, due: job.queue.is_empty() })
+        };
+        acks.iter().filter_map(event).collect()
+    }
+
+    fn spread(&self, acks: &[Ack]) -> Vec<Ack> {
+        let mut control = self.control.lock();
+        let mut acks = acks.to_vec();
+        for ack in &mut acks {
+            if let Outcome::Retry { at, .. } | Outcome::Dead { at, .. } | Outcome::Reschedule { at } =
+                &mut ack.outcome
+            {
+                *at = control.distinct(*at);
+            }
+        }
+        acks
+    }
+}
+
+/// A time to a tenth of a millisecond: stores write different numbers of digits.
+fn rough(at: f64) -> i64 {
+    (at * 1e4).round() as i64 / 2
+}
+
+fn rough_due(due: &DueSummary) -> (usize, Option<i64>) {
+    (due.moved, due.next_at.map(rough))
+}
+
+fn without_row(entry: &JobEntry) -> (i64, Vec<u8>) {
+    (rough(entry.score), entry.payload.clone())
+}
+
+macro_rules! same {
+    ($($name:ident($($arg:ident: $type:ty),*) -> $answer:ty, $seen:expr;)*) => {
+        $(fn $name(&mut self, $($arg: $type),*) -> Result<$answer> {
+            self.both(stringify!($name), $seen, |store| store.$name($($arg),*))
+        })*
+    };
+}
+
+impl Store for TwinStore {
+    fn push(&mut self, jobs: &[NewJob<'_>]) -> Result<Vec<PushResult>> {
+        self.adds("push")?;
+        let mut jobs = jobs.to_vec();
+        for job in &mut jobs {
+            job.at = job.at.map(|at| self.control.lock().distinct(at));
+        }
+        let results = self.both("push", Clone::clone, |store| store.push(&jobs))?;
+        let stored = jobs.iter().zip(&results).filter(|(_, result)| **result == PushResult::Stored);
+        let events = stored.map(|(job, _)| Event::Stored(jid_of(job.payload)));
+        self.control.lock().events.extend(events);
+        Ok(results)
+    }
+
+    fn push_once(&mut self, key: &str, ttl: Duration, job: &NewJob<'_>) -> Result<bool> {
+        self.adds("push_once")?;
+        let (control, of_engine) = (self.control.clone(), self.of_engine);
+        // Asked here, so that the push of a lost reply is known.
+        let fault = control.lock().fault.take_if(|_| of_engine);
+        if fault == Some(Fault::RequestLost) {
+            return Err(StoreError::unavailable("push_once: the request was lost"));
+        }
+        let pushed = self.both("push_once", |yes| *yes, |store| store.push_once(key, ttl, job))?;
+        if pushed {
+            let mut control = control.lock();
+            control.events.push(Event::Stored(jid_of(job.payload)));
+            *control.ticks.entry(key.to_string()).or_default() += 1;
+        }
+        match fault {
+            Some(_) => Err(StoreError::unavailable("push_once: the reply was lost")),
+            None => Ok(pushed),
+        }
+    }
+
+    fn ack_and_claim(
+        &mut self,
+        owner: &str,
+        acks: &[Ack],
+        request: Option<&ClaimRequest<'_>>,
+    ) -> Result<ClaimReply> {
+        let (effective, acks) = (self.effective(owner, acks), self.spread(acks));
+        let seen = |reply: &ClaimReply| (reply.jobs.clone(), reply.fenced);
+        let reply =
+            self.both("ack_and_claim", seen, |store| store.ack_and_claim(owner, &acks, request));
+        let lost = reply.as_ref().is_err_and(|error| error.message.ends_with("the reply was lost"));
+        if reply.is_ok() || lost {
+            self.control.lock().events.extend(effective);
+        }
+        reply
+    }
+
+    fn acquire(&mut self, owner: &str, asks: &[LimitRequest<'_>], now_s: f64) -> Result<Vec<Grant>> {
+        let one = |grant: &Grant| match grant {
+            Grant::Now => None,
+            Grant::At(at) => Some(at.map(rough)),
+        };
+        let seen = |grants: &Vec<Grant>| grants.iter().map(one).collect::<Vec<_>>();
+        self.both("acquire", seen, |store| store.acquire(owner, asks, now_s))
+    }
+
+    fn heartbeat(&mut self, report: &ProcessReport<'_>) -> Result<HeartbeatReply> {
+        let seen = |reply: &HeartbeatReply| (reply.is_new, reply.processes, reply.signals.clone());
+        let reply = self.both("heartbeat", seen, |store| store.heartbeat(report))?;
+        Ok(HeartbeatReply { now_s: reply.now_s + self.control.lock().ahead_s, ..reply })
+    }
+
+    fn owners(&mut self) -> Result<Vec<OwnerStatus>> {
+        let seen = |owners: &Vec<OwnerStatus>| {
+            let mut names: Vec<_> = owners.iter().map(|owner| owner.identity.clone()).collect();
+            names.sort();
+            names
+        };
+        let mut owners = self.both("owners", seen, |store| store.owners())?;
+        owners.sort_by(|a, b| a.identity.cmp(&b.identity));
+        let control = self.control.lock();
+        for owner in owners.iter_mut().filter(|owner| control.gone.contains(&owner.identity)) {
+            let mut parts: Vec<&str> = owner.process_key.split(' ').collect();
+            if parts.len() > 3 {
+                // Another process has its pid now.
+                parts[3] = "1";
+            }
+            owner.process_key = parts.join(" ");
+        }
+        Ok(owners)
+    }
+
+    fn restore(&mut self, owner: &str, jobs: &[ClaimedJob]) -> Result<usize> {
+        let restored = self.ask("restore", |store| store.restore(owner, jobs))?;
+        if restored > 0 {
+            assert_eq!(self.oracle.restore(owner, jobs).unwrap(), restored, "restore");
+        }
+        Ok(restored)
+    }
+
+    fn batch(&mut self, bid: &str) -> Result<Option<BatchStatus>> {
+        let seen = |status: &Option<BatchStatus>| {
+            status.clone().map(|mut status| {
+                status.failed_jids.sort();
+                status.created_at = 0.0;
+                status
+            })
+        };
+        self.both("batch", seen, |store| store.batch(bid))
+    }
+
+    fn batch_open(&mut self, batch: &NewBatch<'_>) -> Result<()> {
+        self.adds("batch_open")?;
+        self.both("batch_open", |()| (), |store| store.batch_open(batch))
+    }
+
+    fn list(&mut self, from: &JobLocation, offset: usize, count: usize) -> Result<Vec<JobEntry>> {
+        let seen = |found: &Vec<JobEntry>| found.iter().map(without_row).collect::<Vec<_>>();
+        self.both("list", seen, |store| store.list(from, offset, count))
+    }
+
+    fn claim_due(
+        &mut self,
+        owner: &str,
+        first: u64,
+        now_s: f64,
+        max: usize,
+    ) -> Result<(Vec<ClaimedJob>, DueSummary)> {
+        let seen = |(jobs, due): &(Vec<ClaimedJob>, DueSummary)| (jobs.clone(), rough_due(due));
+        self.both("claim_due", seen, |store| store.claim_due(owner, first, now_s, max))
+    }
+
+    fn connect(&mut self) -> Result<()> {
+        self.ask("connect", |store| store.connect())
+    }
+
+    fn connections(&self) -> u64 {
+        self.real.connections()
+    }
+
+    fn processes(&mut self) -> Result<Vec<ProcessStatus>> {
+        self.real.processes()
+    }
+
+    fn queues(&mut self) -> Result<Vec<QueueStatus>> {
+        self.real.queues()
+    }
+
+    fn backup(&mut self, path: &str, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        self.real.backup(path, progress)
+    }
+
+    same! {
+        unlock(locks: &[HeldLock<'_>]) -> (), |()| ();
+        move_due(now_s: f64, max: usize) -> DueSummary, rough_due;
+        in_flight(owner: &str) -> Vec<ClaimedJob>, Clone::clone;
+        forget(owner: &str) -> bool, |yes| *yes;
+        pause(queue: &str, paused: bool) -> (), |()| ();
+        cancel(jid: &str) -> (), |()| ();
+        cancelled(jids: &[&str]) -> Vec<bool>, Clone::clone;
+        load(key: &str) -> Vec<(String, Vec<u8>)>, |found: &Vec<(String, Vec<u8>)>| found.iter().cloned().collect::<HashMap<_, _>>();
+        save(key: &str, fields: &[(&str, &[u8])], ttl: Duration) -> (), |()| ();
+        remove_hash(key: &str) -> (), |()| ();
+        batch_close(bid: &str) -> (), |()| ();
+        stats() -> Stats, |stats| Stats { processes: 0, ..*stats };
+        reset_counter(name: &str) -> (), |()| ();
+        find(jid: &str) -> Option<(JobLocation, JobEntry)>,
+            |found: &Option<(JobLocation, JobEntry)>| found.as_ref().map(|(place, entry)| (place.clone(), without_row(entry)));
+        remove(place: &JobLocation, entry: &JobEntry) -> bool, |yes| *yes;
+        enqueue_entry(place: &JobLocation, entry: &JobEntry, now_s: f64) -> bool, |yes| *yes;
+        kill(place: &JobLocation, entry: &JobEntry, now_s: f64) -> bool, |yes| *yes;
+        add_entry(place: &JobLocation, at: f64, payload: &[u8]) -> (), |()| ();
+        reschedule_entry(place: &JobLocation, entry: &JobEntry, at: f64) -> bool, |yes| *yes;
+        clear(place: &JobLocation, max: usize) -> usize, |count| *count;
+        signal(identity: &str, signal: &str) -> (), |()| ();
+    }
+}

@@ -1,0 +1,271 @@
+//! The world of a run: engines on one store, what clients and people do, and the steps in their order.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chaton_core::clock::wall_s;
+use fastrand::Rng;
+use parking_lot::Mutex;
+
+use super::ledger::{Ledger, Present};
+use super::steps::{Op, Step};
+use super::stores::RealStore;
+use super::twin::{Control, Fault, TwinFactory};
+use crate::cron::Cron;
+use crate::engine::job::Job;
+use crate::engine::tests::stepped_engine::{config, factory, SteppedEngine};
+use crate::engine::{Config, WorkerDeath};
+use crate::store::{JobLocation, Store, StoreFactory};
+
+/// Engines at a time.
+const ENGINES: usize = 3;
+/// Steps between two looks at the whole store.
+const LOOK_EVERY: usize = 7;
+/// How far the clock goes in a step (s): longer than the waits of this model.
+const TICK_S: f64 = 61.0;
+/// Rounds in which everything has to come to its end.
+const ROUNDS_MAX: usize = 400;
+
+/// An engine, and the jobs that it runs.
+pub struct Node {
+    pub engine: SteppedEngine,
+    pub running: Vec<Arc<Job>>,
+}
+
+impl Node {
+    pub fn identity(&self) -> String {
+        self.engine.state.identity.name.clone()
+    }
+
+    /// Whether a job may have been given to another process, because the lease ran out.
+    pub fn has_lost(&self, job: &Job) -> bool {
+        let from = self.engine.state.locked.lock().leased_from;
+        !self.engine.state.holds_lease() || job.ticket() < from
+    }
+}
+
+/// A process that died. `gone`: nobody reports it.
+pub struct DeadProcess {
+    pub death: WorkerDeath,
+    pub gone: bool,
+}
+
+pub struct World<'a> {
+    pub real: &'a mut RealStore,
+    pub factory: Arc<TwinFactory>,
+    pub control: Arc<Mutex<Control>>,
+    /// The connection of clients and people.
+    pub store: Box<dyn Store>,
+    pub oracle: Box<dyn Store>,
+    pub nodes: Vec<Node>,
+    pub dead: Vec<DeadProcess>,
+    pub ledger: Ledger,
+    pub random: Rng,
+    pub names: usize,
+    /// What was done, for the report.
+    pub log: Vec<String>,
+}
+
+impl<'a> World<'a> {
+    pub fn new(real: &'a mut RealStore, name: &str) -> Self {
+        let control = Arc::<Mutex<Control>>::default();
+        let twin = TwinFactory {
+            real: real.fresh(),
+            oracle: factory(name),
+            control: control.clone(),
+        };
+        let (store, oracle) = (twin.person(), twin.oracle.store());
+        let mut world = Self {
+            real,
+            factory: Arc::new(twin),
+            control,
+            store,
+            oracle,
+            nodes: vec![],
+            dead: vec![],
+            ledger: Ledger::default(),
+            random: Rng::with_seed(0),
+            names: 0,
+            log: vec![],
+        };
+        while world.nodes.len() < ENGINES {
+            world.add_node();
+        }
+        world
+    }
+
+    pub fn now_s(&self) -> f64 {
+        wall_s() + self.control.lock().ahead_s
+    }
+
+    /// A name that nothing else has.
+    pub fn name(&mut self, kind: &str) -> String {
+        self.names += 1;
+        format!("{kind}{}", self.names)
+    }
+
+    pub fn note(&mut self, line: String) {
+        self.log.push(line);
+    }
+
+    /// Starts a process. Every other one has client middleware.
+    pub fn add_node(&mut self) {
+        let identity = self.name("host:1:n");
+        let settings = Config {
+            // All of what may wait is claimed, and goes back never only because the test is slow.
+            prefetch: Duration::from_secs(60),
+            prefetch_max: 4,
+            claim_due: self.names % 2 == 0,
+            crons: vec![cron()],
+            ..config()
+        };
+        let factory: Arc<dyn StoreFactory> = self.factory.clone();
+        let engine = SteppedEngine::named(&identity, &factory, settings, self.now_s());
+        self.note(format!("{identity} begins"));
+        self.nodes.push(Node { engine, running: vec![] });
+    }
+
+    /// One of the engines.
+    pub fn pick(&mut self) -> usize {
+        self.random.usize(..self.nodes.len())
+    }
+
+    /// Does a step.
+    pub fn step(&mut self, index: usize, Step(op, number): Step) {
+        self.random = Rng::with_seed(u64::from(number));
+        self.note(format!("{index}: {op:?}"));
+        self.apply(op);
+        self.absorb();
+        self.check_limits();
+        if index % LOOK_EVERY == 0 {
+            self.look();
+        }
+    }
+
+    fn apply(&mut self, op: Op) {
+        match op {
+            Op::Push | Op::Bulk | Op::In | Op::Unique | Op::Limited | Op::Expiring | Op::Deadline => {
+                self.push(op);
+            }
+            Op::BatchOpen => self.open_batch(None),
+            Op::BatchFill => self.fill_batch(),
+            Op::BatchClose => self.close_batch(),
+            Op::Nest => self.nest(),
+            Op::Fetch => self.fetch(),
+            Op::Start => self.start(),
+            Op::End | Op::Raise | Op::Discard | Op::Snooze | Op::Interrupt | Op::MiddlewareStops => {
+                self.end_one(op);
+            }
+            Op::Maintain => {
+                let node = self.pick();
+                self.maintain(node);
+            }
+            Op::Tick => self.control.lock().ahead_s += TICK_S,
+            Op::ClockBack => self.control.lock().ahead_s -= TICK_S,
+            Op::Pause => {
+                let queue = ["high", "low"][self.random.usize(..2)];
+                let paused = self.random.bool();
+                self.store.pause(queue, paused).unwrap();
+            }
+            Op::Cancel => self.cancel(),
+            Op::Person => self.touch_entry(),
+            Op::Shutdown => self.shutdown(),
+            Op::Kill => self.kill(),
+            Op::KillInAck => self.kill_in_ack(),
+            Op::Recover => self.recover(),
+            Op::Stall => self.stall(),
+            Op::RequestLost => self.control.lock().fault = Some(Fault::RequestLost),
+            Op::ReplyLost => self.control.lock().fault = Some(Fault::ReplyLost),
+            Op::Restart => self.control.lock().restarted |= self.real.restart(),
+            Op::Full => {
+                let full = self.random.bool();
+                self.fill(full);
+            }
+        }
+    }
+
+    fn fill(&mut self, full: bool) {
+        let by_server = self.real.fill(full);
+        let mut control = self.control.lock();
+        // A server that is full now may have been asked by a call whose connection was cut.
+        control.full = by_server && full;
+        control.refuses = full && !by_server;
+    }
+
+    fn fetch(&mut self) {
+        let node = self.pick();
+        self.nodes[node].engine.fetch();
+    }
+
+    /// A round of the maintenance thread, with a heartbeat, that looks for due jobs.
+    pub fn maintain(&mut self, node: usize) {
+        let engine = &mut self.nodes[node].engine;
+        let mut locked = engine.state.locked.lock();
+        (locked.heartbeat_now, locked.due_at, locked.check_cancels) = (true, Some(0.0), true);
+        drop(locked);
+        engine.maintenance.round();
+    }
+
+    /// Takes in what happened in the store.
+    pub fn absorb(&mut self) {
+        let events = std::mem::take(&mut self.control.lock().events);
+        self.ledger.absorb(events);
+    }
+
+    /// Compares the whole store with the model.
+    pub fn look(&mut self) {
+        self.absorb();
+        for place in [JobLocation::Scheduled, JobLocation::Retry, JobLocation::Dead] {
+            self.store.list(&place, 0, 10_000).unwrap();
+        }
+        self.store.stats().unwrap();
+        for bid in self.ledger.batches.keys() {
+            self.store.batch(bid).unwrap();
+        }
+        let present = Present::read(&mut *self.oracle);
+        self.ledger.check_presence(&present);
+        self.ledger.check_locks(&present);
+        let control = self.control.lock();
+        let twice = control.ticks.iter().find(|(_, count)| **count > 1);
+        assert!(twice.is_none(), "a tick was pushed twice: {twice:?}");
+    }
+
+    /// Brings everything to its end, and looks whether something is left over.
+    pub fn finish(&mut self) {
+        self.note("the end".into());
+        self.fill(false);
+        self.control.lock().fault = None;
+        for queue in ["high", "low"] {
+            self.store.pause(queue, false).unwrap();
+        }
+        self.close_all_batches();
+        let mut rounds = 0;
+        while !self.is_drained() {
+            rounds += 1;
+            assert!(rounds < ROUNDS_MAX, "jobs never end: {:?}", self.store.stats().unwrap());
+            self.control.lock().ahead_s += TICK_S;
+            self.recover();
+            (0..self.nodes.len()).for_each(|node| self.run_all(node));
+            self.absorb();
+        }
+        self.look();
+        while let Some(node) = self.nodes.pop() {
+            self.stop(node, true);
+        }
+        self.look();
+        self.ledger.check_end(&Present::read(&mut *self.oracle));
+        let left = self.real.leftovers();
+        assert!(left.is_empty(), "left over: {left:#?}");
+    }
+
+    fn is_drained(&mut self) -> bool {
+        let stats = self.store.stats().unwrap();
+        let waiting = stats.enqueued + stats.scheduled + stats.retries + stats.in_flight;
+        waiting == 0 && self.dead.is_empty()
+    }
+}
+
+/// A job each minute.
+fn cron() -> Cron {
+    Cron::new("minute", "* * * * *", "UTC", "low", r#"{"class":"C","args":[],"queue":"low""#).unwrap()
+}
