@@ -24,7 +24,8 @@ impl World<'_> {
     /// Stops an engine as a worker does. `patient`: its jobs may end before.
     pub fn stop(&mut self, mut node: Node, patient: bool) {
         self.note(format!("   {} stops", node.identity()));
-        let engine = Engine { state: node.engine.state.clone(), threads: std::sync::Arc::default() };
+        let engine =
+            Engine { state: node.engine.state.clone(), threads: std::sync::Arc::default() };
         engine.quiet();
         node.engine.fetch();
         for job in node.running.drain(..) {

@@ -18,8 +18,6 @@ pub struct JobModel {
     pub lock: Option<String>,
     /// A limit of jobs at once.
     pub limit: Option<(String, usize)>,
-    /// Its batch.
-    pub bid: Option<String>,
     /// When it expires.
     pub expires_at: Option<f64>,
     /// Copies that were stored.
@@ -137,7 +135,10 @@ impl Ledger {
         }
         for (jid, places) in &present.places {
             let known = self.jobs.contains_key(jid) || jid.starts_with(CALLBACK);
-            assert!(known && (places.len() <= 1 || !jid.starts_with(CALLBACK)), "{jid}: {places:?}");
+            assert!(
+                known && (places.len() <= 1 || !jid.starts_with(CALLBACK)),
+                "{jid}: {places:?}"
+            );
         }
     }
 
@@ -189,7 +190,11 @@ impl Ledger {
 fn check_reason(jid: &str, job: &JobModel, document: &[u8]) {
     let fields = Fields::parse(document).unwrap();
     let class = fields.text("error_class");
-    assert!(class.is_some(), "{jid} is dead without a reason: {}", String::from_utf8_lossy(document));
+    assert!(
+        class.is_some(),
+        "{jid} is dead without a reason: {}",
+        String::from_utf8_lossy(document)
+    );
     if class.as_deref() == Some("Chaton::Jobs::Poison") {
         assert!(job.crashes >= 3, "{jid} died of {} deaths of workers", job.crashes);
     }

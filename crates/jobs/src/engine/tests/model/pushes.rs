@@ -37,7 +37,6 @@ impl PushModel {
         JobModel {
             lock: self.extra.lock.clone().filter(|_| !self.extra.unlocks_at_start()),
             limit: limit.map(|limit| (limit.key.clone(), limit.max as usize)),
-            bid: self.bid.clone(),
             expires_at: self.extra.expires_at,
             ..JobModel::default()
         }
@@ -156,7 +155,8 @@ impl World<'_> {
         let count = 1 + self.random.usize(..3);
         let mut jobs = vec![];
         for _ in 0..count {
-            let op = [Op::Push, Op::In, Op::Unique, Op::Limited, Op::Expiring][self.random.usize(..5)];
+            let op =
+                [Op::Push, Op::In, Op::Unique, Op::Limited, Op::Expiring][self.random.usize(..5)];
             jobs.push(PushModel { bid: Some(bid.to_string()), ..self.drawn(op) });
         }
         let stored = self.store_all(jobs);
@@ -187,8 +187,10 @@ impl World<'_> {
     /// A running job of a batch makes a batch in it, pushes its jobs and closes it.
     pub fn nest(&mut self) {
         let jobs = self.nodes.iter().flat_map(|node| &node.running);
-        let parents: Vec<String> =
-            jobs.filter(|job| !job.is_due()).filter_map(|job| job.document().bid().map(Into::into)).collect();
+        let parents: Vec<String> = jobs
+            .filter(|job| !job.is_due())
+            .filter_map(|job| job.document().bid().map(Into::into))
+            .collect();
         if parents.is_empty() {
             return;
         }
@@ -236,7 +238,10 @@ impl World<'_> {
             return;
         }
         let what = self.random.u8(..3);
-        self.note(format!("   {} {jid} of {place:?}", ["removes", "kills", "enqueues"][usize::from(what)]));
+        self.note(format!(
+            "   {} {jid} of {place:?}",
+            ["removes", "kills", "enqueues"][usize::from(what)]
+        ));
         match what {
             0 => {
                 assert!(self.store.remove(place, entry).unwrap());

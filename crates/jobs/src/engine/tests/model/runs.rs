@@ -40,7 +40,9 @@ impl World<'_> {
         for node in &self.nodes {
             for job in node.running.iter().filter(|job| !node.has_lost(job) && !job.is_due()) {
                 let model = self.ledger.jobs.get(job.document().jid());
-                let Some((key, max)) = model.and_then(|model| model.limit.as_ref()) else { continue };
+                let Some((key, max)) = model.and_then(|model| model.limit.as_ref()) else {
+                    continue;
+                };
                 let count = counts.entry(key).or_default();
                 *count += 1;
                 assert!(*count <= *max, "{count} jobs run under the limit {key}, not {max}");
@@ -72,7 +74,7 @@ impl World<'_> {
         let outcome = match op {
             Op::Raise => failed(&job, at),
             Op::Discard => Outcome::Discard,
-            Op::Snooze => Outcome::Reschedule { at },
+            Op::Snooze => Outcome::reschedule(at),
             Op::Interrupt => Outcome::requeue(),
             _ => {
                 self.ledger.job(&jid).ran = true;
@@ -85,15 +87,15 @@ impl World<'_> {
 
     /// Client middleware lets a due job pass, or stops it; or it cannot be pushed, and is tried again.
     fn push_due(&mut self, job: &Arc<Job>, _op: Op) {
-        let (queue, payload) =
-            stamped(job.document().payload(), self.now_s(), 7, false).expect("a due job has a queue");
+        let (queue, payload) = stamped(job.document().payload(), self.now_s(), 7, false)
+            .expect("a due job has a queue");
         let new = NewJob { queue: &queue, payload: &payload, at: None, lock: None, bid: None };
         match self.store.push(&[new]) {
             Ok(_) => drop(job.finish(Outcome::Ack)),
             Err(error) => {
                 assert_eq!(error.kind, StoreErrorKind::Full, "{error}");
                 let at = self.now_s() + 5.0;
-                job.finish(Outcome::Reschedule { at });
+                job.finish(Outcome::reschedule(at));
             }
         }
     }

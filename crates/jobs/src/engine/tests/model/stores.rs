@@ -14,8 +14,18 @@ const REDIS_KEPT: [&str; 6] =
 const REDIS_ENDLESS: [&str; 3] = ["stat:", "queues", "dead"];
 /// Tables of SQLite that may hold rows at the end.
 const SQLITE_KEPT: [&str; 12] = [
-    "queues", "entries", "counters", "starts", "buckets", "batches", "batch_failures", "batch_jobs",
-    "batch_callbacks", "hashes", "ticks", "cancels",
+    "queues",
+    "entries",
+    "counters",
+    "starts",
+    "buckets",
+    "batches",
+    "batch_failures",
+    "batch_jobs",
+    "batch_callbacks",
+    "hashes",
+    "ticks",
+    "cancels",
 ];
 
 /// A store under test.
@@ -100,8 +110,8 @@ fn sqlite_leftovers(path: &std::path::Path) -> Vec<String> {
             conn.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap();
         (count > 0).then(|| format!("{count} rows in {table}"))
     };
-    let others = tables.iter().filter(|table| {
-        !SQLITE_KEPT.contains(&table.as_str()) && !table.starts_with("sqlite_")
-    });
+    let others = tables
+        .iter()
+        .filter(|table| !SQLITE_KEPT.contains(&table.as_str()) && !table.starts_with("sqlite_"));
     others.filter_map(rows).collect()
 }

@@ -118,7 +118,11 @@ impl TwinStore {
         }
         let real = self.ask(what, &call)?;
         let oracle = call(&mut *self.oracle).unwrap_or_else(|e| panic!("{what}: the model: {e}"));
-        assert_eq!(seen(&real), seen(&oracle), "{what}: the store is at the left, the model at the right");
+        assert_eq!(
+            seen(&real),
+            seen(&oracle),
+            "{what}: the store is at the left, the model at the right"
+        );
         if fault == Some(Fault::ReplyLost) {
             return Err(StoreError::unavailable(format!("{what}: the reply was lost")));
         }
@@ -168,8 +172,9 @@ impl TwinStore {
         let mut control = self.control.lock();
         let mut acks = acks.to_vec();
         for ack in &mut acks {
-            if let Outcome::Retry { at, .. } | Outcome::Dead { at, .. } | Outcome::Reschedule { at } =
-                &mut ack.outcome
+            if let Outcome::Retry { at, .. }
+            | Outcome::Dead { at, .. }
+            | Outcome::Reschedule { at, .. } = &mut ack.outcome
             {
                 *at = control.distinct(*at);
             }
@@ -250,7 +255,12 @@ impl Store for TwinStore {
         reply
     }
 
-    fn acquire(&mut self, owner: &str, asks: &[LimitRequest<'_>], now_s: f64) -> Result<Vec<Grant>> {
+    fn acquire(
+        &mut self,
+        owner: &str,
+        asks: &[LimitRequest<'_>],
+        now_s: f64,
+    ) -> Result<Vec<Grant>> {
         let one = |grant: &Grant| match grant {
             Grant::Now => None,
             Grant::At(at) => Some(at.map(rough)),

@@ -69,11 +69,8 @@ pub struct World<'a> {
 impl<'a> World<'a> {
     pub fn new(real: &'a mut RealStore, name: &str) -> Self {
         let control = Arc::<Mutex<Control>>::default();
-        let twin = TwinFactory {
-            real: real.fresh(),
-            oracle: factory(name),
-            control: control.clone(),
-        };
+        let twin =
+            TwinFactory { real: real.fresh(), oracle: factory(name), control: control.clone() };
         let (store, oracle) = (twin.person(), twin.oracle.store());
         let mut world = Self {
             real,
@@ -144,7 +141,13 @@ impl<'a> World<'a> {
 
     fn apply(&mut self, op: Op) {
         match op {
-            Op::Push | Op::Bulk | Op::In | Op::Unique | Op::Limited | Op::Expiring | Op::Deadline => {
+            Op::Push
+            | Op::Bulk
+            | Op::In
+            | Op::Unique
+            | Op::Limited
+            | Op::Expiring
+            | Op::Deadline => {
                 self.push(op);
             }
             Op::BatchOpen => self.open_batch(None),
@@ -153,15 +156,20 @@ impl<'a> World<'a> {
             Op::Nest => self.nest(),
             Op::Fetch => self.fetch(),
             Op::Start => self.start(),
-            Op::End | Op::Raise | Op::Discard | Op::Snooze | Op::Interrupt | Op::MiddlewareStops => {
+            Op::End
+            | Op::Raise
+            | Op::Discard
+            | Op::Snooze
+            | Op::Interrupt
+            | Op::MiddlewareStops => {
                 self.end_one(op);
             }
             Op::Maintain => {
                 let node = self.pick();
                 self.maintain(node);
             }
-            Op::Tick => self.control.lock().ahead_s += TICK_S,
-            Op::ClockBack => self.control.lock().ahead_s -= TICK_S,
+            Op::Tick => self.set_clock(TICK_S),
+            Op::ClockBack => self.set_clock(-TICK_S),
             Op::Pause => {
                 let queue = ["high", "low"][self.random.usize(..2)];
                 let paused = self.random.bool();
@@ -182,6 +190,13 @@ impl<'a> World<'a> {
                 self.fill(full);
             }
         }
+    }
+
+    /// Sets the clock of the store, which all engines know at once: clocks that differ are no subject here.
+    fn set_clock(&mut self, by_s: f64) {
+        self.control.lock().ahead_s += by_s;
+        let (now_s, boot_ns) = (self.now_s(), chaton_core::clock::boot_ns());
+        self.nodes.iter().for_each(|node| node.engine.state.note_clock(now_s, boot_ns, boot_ns));
     }
 
     fn fill(&mut self, full: bool) {
@@ -243,7 +258,7 @@ impl<'a> World<'a> {
         while !self.is_drained() {
             rounds += 1;
             assert!(rounds < ROUNDS_MAX, "jobs never end: {:?}", self.store.stats().unwrap());
-            self.control.lock().ahead_s += TICK_S;
+            self.set_clock(TICK_S);
             self.recover();
             (0..self.nodes.len()).for_each(|node| self.run_all(node));
             self.absorb();
@@ -267,5 +282,6 @@ impl<'a> World<'a> {
 
 /// A job each minute.
 fn cron() -> Cron {
-    Cron::new("minute", "* * * * *", "UTC", "low", r#"{"class":"C","args":[],"queue":"low""#).unwrap()
+    Cron::new("minute", "* * * * *", "UTC", "low", r#"{"class":"C","args":[],"queue":"low""#)
+        .unwrap()
 }
