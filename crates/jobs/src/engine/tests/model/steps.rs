@@ -60,8 +60,6 @@ ops! {
     Maintain 12,
     /// Time passes.
     Tick 6,
-    /// The clock is set back.
-    ClockBack 1,
     /// A queue is paused, or resumed.
     Pause 2,
     /// A running job is cancelled.

@@ -8,18 +8,28 @@ use super::redis_server::TestRedis;
 use crate::store::{open, StoreFactory, StoreOptions};
 
 /// Keys of Redis that may stay: counters, what people look up for some time, and what expires by itself.
-const REDIS_KEPT: [&str; 6] =
-    ["stat:", "queues", "chaton:batch:", "chaton:cron:", "chaton:tick:", "chaton:cancels"];
+const REDIS_KEPT: [&str; 9] = [
+    "stat:",
+    "queues",
+    "chaton:batch:",
+    "chaton:alone:",
+    "chaton:bucket:",
+    "chaton:window:",
+    "chaton:cron:",
+    "chaton:tick:",
+    "chaton:cancels",
+];
 /// Keys of Redis that have no time to live though they stay.
 const REDIS_ENDLESS: [&str; 3] = ["stat:", "queues", "dead"];
 /// Tables of SQLite that may hold rows at the end.
-const SQLITE_KEPT: [&str; 12] = [
+const SQLITE_KEPT: [&str; 13] = [
     "queues",
     "entries",
     "counters",
     "starts",
     "buckets",
     "batches",
+    "batch_lists",
     "batch_failures",
     "batch_jobs",
     "batch_callbacks",

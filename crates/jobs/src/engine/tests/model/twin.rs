@@ -366,7 +366,8 @@ impl Store for TwinStore {
         load(key: &str) -> Vec<(String, Vec<u8>)>, |found: &Vec<(String, Vec<u8>)>| found.iter().cloned().collect::<HashMap<_, _>>();
         save(key: &str, fields: &[(&str, &[u8])], ttl: Duration) -> (), |()| ();
         remove_hash(key: &str) -> (), |()| ();
-        batch_close(bid: &str) -> (), |()| ();
+        batch_close(bid: &str) -> bool, |yes| *yes;
+        remove_open(bid: Option<&str>) -> Vec<BatchStatus>, |found: &Vec<BatchStatus>| found.iter().map(|one| one.bid.clone()).collect::<std::collections::BTreeSet<_>>();
         stats() -> Stats, |stats| Stats { processes: 0, ..*stats };
         reset_counter(name: &str) -> (), |()| ();
         find(jid: &str) -> Option<(JobLocation, JobEntry)>,

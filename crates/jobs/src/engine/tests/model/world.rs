@@ -15,6 +15,7 @@ use crate::cron::Cron;
 use crate::engine::job::Job;
 use crate::engine::tests::stepped_engine::{config, factory, SteppedEngine};
 use crate::engine::{Config, WorkerDeath};
+use crate::store::StoreErrorKind;
 use crate::store::{JobLocation, Store, StoreFactory};
 
 /// Engines at a time.
@@ -112,7 +113,7 @@ impl<'a> World<'a> {
             // All of what may wait is claimed, and goes back never only because the test is slow.
             prefetch: Duration::from_secs(60),
             prefetch_max: 4,
-            claim_due: self.names % 2 == 0,
+            claim_due: self.names.is_multiple_of(2),
             crons: vec![cron()],
             ..config()
         };
@@ -134,7 +135,7 @@ impl<'a> World<'a> {
         self.apply(op);
         self.absorb();
         self.check_limits();
-        if index % LOOK_EVERY == 0 {
+        if index.is_multiple_of(LOOK_EVERY) {
             self.look();
         }
     }
@@ -169,11 +170,12 @@ impl<'a> World<'a> {
                 self.maintain(node);
             }
             Op::Tick => self.set_clock(TICK_S),
-            Op::ClockBack => self.set_clock(-TICK_S),
             Op::Pause => {
                 let queue = ["high", "low"][self.random.usize(..2)];
                 let paused = self.random.bool();
-                self.store.pause(queue, paused).unwrap();
+                if let Err(error) = self.store.pause(queue, paused) {
+                    assert_eq!(error.kind, StoreErrorKind::Full, "{error}");
+                }
             }
             Op::Cancel => self.cancel(),
             Op::Person => self.touch_entry(),
