@@ -165,7 +165,7 @@ impl State {
     fn report(&mut self, new: DeliveryError) {
         let full = self.reports.len() >= REPORTED_MAX;
         let like = self.reports.iter().position(|one| one.is_like(&new));
-        match like.or(full.then(|| REPORTED_MAX - 1)) {
+        match like.or(full.then_some(REPORTED_MAX - 1)) {
             Some(at) => self.reports[at].records += new.records,
             None => self.reports.push(new),
         }
