@@ -2,12 +2,9 @@
 
 require "test_helper"
 require_relative "support/source_file"
-require_relative "support/type_names"
 
-# Checks the house rules in all files: the direction of imports, the length of files and functions, the names of types,
-# links, and unfinished work. Each failure names the file, the line and the rule.
+# Checks the house rules in all files: the direction of imports, the length of functions, links, and unfinished work. Each failure names the file, the line and the rule.
 class TidyTest < Minitest::Test
-  LINES_MAX = { ruby: 300, rust: 700 }.freeze
   FUNCTION_LINES_MAX = 70
 
   # The layers of lib, outermost first. A file may require files of its own layer and of those below.
@@ -42,13 +39,6 @@ class TidyTest < Minitest::Test
   LEFT_BEHIND = /\b(?:TOD[O]|FIXM[E]|XX[X])\b/
   SKIPPED = /^\s*(?:ski[p]\b|#\[ignor[e])/
   REGISTRIES = /rubygem[s]\.org|crate[s]\.io|npmj[s]\.com|pyp[i]\.org/
-
-  def test_files_are_short
-    each_violation("is longer than its limit") do |file|
-      limit = LINES_MAX[file.language]
-      "#{file.lines.size} lines (limit #{limit})" if limit && file.lines.size > limit
-    end
-  end
 
   def test_functions_are_short
     each_violation("has a function longer than #{FUNCTION_LINES_MAX} lines") do |file|
@@ -125,27 +115,6 @@ class TidyTest < Minitest::Test
   def test_the_main_documents_exist
     %w[README.md CHANGELOG.md CONTRIBUTING.md LICENSE].each { |name| assert_path_exists name }
     assert_match(/^## /, File.read("CHANGELOG.md"), "the change log names no version")
-  end
-
-  def test_a_type_name_has_one_meaning
-    known = TypeNames::LOCAL + TypeNames.explained
-    wrong = TypeNames.definitions.filter_map do |name, paths|
-      "#{name}: #{paths.join(", ")}" if paths.size > 1 && !known.include?(name)
-    end
-    assert_empty wrong, "these names are defined twice: rename one, or, if they mean the same, explain it in " \
-                        "#{TypeNames::GLOSSARY}:\n#{wrong.sort.join("\n")}"
-  end
-
-  def test_no_retired_name_comes_back
-    assert_operator TypeNames.retired.size, :>, 20, "the list of retired names is missing from #{TypeNames::GLOSSARY}"
-    back = TypeNames.definitions.slice(*TypeNames.retired)
-    assert_empty back, "#{TypeNames::GLOSSARY} retired these names: use the one that replaced it"
-  end
-
-  def test_the_glossary_explains_what_exists
-    text = SourceFile.glob("{crates,ext,lib}/**/*.{rs,rb}").flat_map(&:lines).join
-    missing = TypeNames.explained.reject { |noun| text.match?(/#{Regexp.escape(noun)}/i) }
-    assert_empty missing, "#{TypeNames::GLOSSARY} explains words that nothing uses"
   end
 
   def test_figures_have_their_raw_results
