@@ -18,13 +18,14 @@ module Chaton
 
   extend Streams::Producing
 
-  # Reads the configuration in a process that is not a Chaton server: CHATON_CONFIG, else config/chaton.rb.
+  # Reads the configuration in a process that is not a Chaton server: CHATON_CONFIG, else config/chaton.rb. ENV stays as
+  # it is. In a Rails application the environment is Rails.env.
   #
   # @return [Config::Plan]
   # @raise [ConfigError]
   def self.read_configuration
     require "chaton/config"
-    Config.load
+    Config.of_client
   end
 end
 

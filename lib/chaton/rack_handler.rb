@@ -32,7 +32,7 @@ module Chaton
       plan = plan(options)
       log = Telemetry::Log.of(plan)
       plan.notes.each { |note| log.info(note) }
-      RubyRelease.warnings.each { |warning| log.warn(warning) }
+      [*plan.warnings, *RubyRelease.warnings].each { |warning| log.warn(warning) }
       log.info("allocator and heap sizes are unchanged: a Rack handler does not execute its process again")
       server = Single.new(plan, argv: arguments(options), app: app, log: log)
       yield server if block_given?
@@ -91,8 +91,10 @@ module Chaton
 
     def self.given(options)
       given = NAMES.filter_map { |theirs, ours| [ours, options[theirs]] unless options[theirs].nil? }.to_h
+      # rackup names RACK_ENV, which a loaded Rails application does not read first.
+      given[:environment] = Config.rails_environment || given[:environment]
       given[:log_level] = "warn" if options[:Silent]
-      given
+      given.compact
     end
 
     # The framework's defaults yield to the configuration file.

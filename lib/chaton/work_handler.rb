@@ -2,6 +2,7 @@
 
 require_relative "errors"
 require_relative "shutdown"
+require_relative "telemetry/rails_errors"
 require_relative "telemetry/running_work"
 require_relative "telemetry/traces"
 
@@ -14,7 +15,7 @@ module Chaton
   # the first one this costs a look at a variable; holding such exceptions back around each unit of work would cost as
   # much as a small job does.
   #
-  # A subclass defines SHUTDOWN, the class of that exception, and these private methods:
+  # A subclass defines SHUTDOWN, the class of that exception, SOURCE, its name for Rails, and these private methods:
   #
   # - `run(work, started_s)` runs the work and gives it its outcome; it rescues errors of user code with `fail_work`, so
   #   that Rails' wrapping does not see them
@@ -43,6 +44,7 @@ module Chaton
       @debug = log.level == :debug
       @pid = ::Process.pid
       @reloader = reloader
+      @source = @reloader ? Telemetry::RailsErrors.source_for(@reloader.method(:wrap), self.class::SOURCE) : {}
       @places = []
       @place = :"chaton_place_#{object_id}"
       @lock = Mutex.new
@@ -55,7 +57,7 @@ module Chaton
       started_s = ::Process.clock_gettime(::Process::CLOCK_MONOTONIC)
       begin
         place.work = work
-        @reloader ? @reloader.wrap { run(work, started_s) } : run(work, started_s)
+        @reloader ? @reloader.wrap(**@source) { run(work, started_s) } : run(work, started_s)
       rescue Exception => e # rubocop:disable Lint/RescueException -- Rails' reloader failed
         fail_work(work, e, nil, started_s)
       ensure

@@ -9,9 +9,9 @@ module ActiveJob
   module QueueAdapters
     # Runs ActiveJob's jobs on Chaton: `config.active_job.queue_adapter = :chaton`.
     #
-    # The jid is its `provider_job_id`. Inside an open transaction a job is enqueued when that is committed. A class
-    # with `sidekiq_options` keeps them.
-    class ChatonAdapter
+    # The jid is its `provider_job_id`. A class with `sidekiq_options` keeps them. Whether a job waits for the commit of
+    # an open transaction is decided by Rails from 7.2 on (`enqueue_after_transaction_commit`). Before, each does.
+    class ChatonAdapter < (const_defined?(:AbstractAdapter) ? AbstractAdapter : Object)
       # The class that a worker runs. The name of the wrapped class is in the document too.
       class JobWrapper
         include Chaton::Job
@@ -84,6 +84,7 @@ module ActiveJob
       def declared(job)
         warn_of_priority(job) if job.priority && !@warned
         changes = { "queue" => job.queue_name.to_s, "wrapped" => job.class.name }
+        changes["enqueue_after_commit"] = false if job.class.respond_to?(:enqueue_after_transaction_commit)
         changes = job.class.get_sidekiq_options.merge(changes) if job.class.respond_to?(:get_sidekiq_options)
         JobWrapper.declared.with(changes)
       end

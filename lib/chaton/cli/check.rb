@@ -16,7 +16,7 @@ module Chaton
 
       def run
         plan = load_plan
-        plan = plan.with(notes: [*plan.notes, *RubyRelease.warnings].freeze)
+        plan = plan.with(notes: [*plan.notes, *plan.warnings, *RubyRelease.warnings].freeze)
         require_rackup(plan)
         enter(plan)
         plan = with_certificates(plan)

@@ -20,7 +20,7 @@ module Chaton
         log = log(plan)
         launch.go(plan, log)
         plan.notes.each { |note| log.info(note) }
-        RubyRelease.warnings.each { |warning| log.warn(warning) }
+        [*plan.warnings, *RubyRelease.warnings].each { |warning| log.warn(warning) }
         server(plan, argv, log).run
       end
 

@@ -16,6 +16,8 @@ module Chaton
       OWN_FILE = "config/chaton.rb"
       # The file name that means "none".
       NO_FILE = "-"
+      # An application that has this file is one of Rails.
+      RAILS_FILE = "config/environment.rb"
       COMMAND_LINE = Origin.new("command line").freeze
 
       # The current directory. A symbolic link stays as it was typed, so that after a deployment that moves the link its
@@ -34,6 +36,9 @@ module Chaton
       def initialize(given, env:, root:, problems: [])
         @given = given
         @env = env
+        # Before export changes them.
+        @environments = Options[:environment].env.to_h { |name| [name, env[name].to_s] }
+        @environments.delete_if { |_, value| value.empty? }
         @root = root
         @sources = Sources.new(problems)
       end
@@ -43,11 +48,12 @@ module Chaton
       def plan
         read_command_line
         # The file may read it.
-        export(environment)
+        export
         file = config_file
         read_file(file) if file
+        warn_of_difference
         read_environment
-        export(environment)
+        export
         roles = Roles.new(@sources, @sources[:workers] || Options[:workers].default)
         sidekiq_file = read_sidekiq_file if roles.jobs?
         roles.check
@@ -74,7 +80,7 @@ module Chaton
           # OpenTelemetry's variables are there for other programs too.
           next if option.scope == :traces && !@sources.section?(:traces)
 
-          name, value = option.from(@env)
+          name, value = option.name == :environment ? environment_variable : option.from(@env)
           # A variable that is overridden may have any value.
           next if value.nil? || @sources.set?(option.target)
 
@@ -84,13 +90,35 @@ module Chaton
 
       # Read before the other variables, because the name of the configuration file may depend on it.
       def environment
-        @sources[:environment] || Options[:environment].from(@env)&.last || Options[:environment].default
+        @sources[:environment] || environment_variable&.last || Options[:environment].default
       end
 
-      def export(name)
-        @env["RACK_ENV"] = name
-        # Code that reads one of these must find the same environment.
-        %w[RAILS_ENV APP_ENV].each { |variable| @env[variable] = name if @env[variable] }
+      # Rails reads RAILS_ENV first, other applications APP_ENV, as Puma does.
+      #
+      # @return [Array(String, String), nil] the variable that names the environment, and its value
+      def environment_variable
+        (rails? ? @environments.to_a.reverse : @environments).first
+      end
+
+      def rails?
+        root = File.expand_path(@sources[:directory] || ".", @root)
+        !Config.rails_environment.nil? || File.file?(File.join(root, RAILS_FILE))
+      end
+
+      # RACK_ENV is for the application. A variable that the user has set to another environment is changed only if
+      # the command line or the file names the environment. Rails does not read APP_ENV: there it is the application's.
+      def export
+        written = @sources.written?(:environment)
+        @env["RACK_ENV"] = environment
+        @env["RAILS_ENV"] = environment if written && @env["RAILS_ENV"]
+        @env["APP_ENV"] = environment if written && @env["APP_ENV"] && !rails?
+      end
+
+      def warn_of_difference
+        return if @sources.written?(:environment) || @environments.values.uniq.size < 2
+
+        @sources.warning("#{@environments.map { |pair| pair.join("=") }.join(", ")}: the environment is that of " \
+                         "#{environment_variable.first}. Set them to the same, or unset the others")
       end
 
       # Sidekiq's file sets only what no other source sets, so it is read last.

@@ -70,8 +70,8 @@ module Chaton
       attr_reader :service_lines_max
       # @return [Hash{Symbol=>Object}] Arrays of blocks by moment, and :lowlevel_error_handler, which may be nil
       attr_reader :hooks
-      # @return [Array<String>] notes for the user
-      attr_reader :notes
+      # @return [Array<String>] notes for the user, and what he should change
+      attr_reader :notes, :warnings
 
       # @param fields [Hash{Symbol=>Object}] all of the above, and preload, threads_max_given, binds_given
       def initialize(**fields)

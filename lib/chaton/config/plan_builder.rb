@@ -33,7 +33,7 @@ module Chaton
           binds: binds, binds_given: @sources.set?(:binds), roles: @roles.on, web: web, jobs: jobs, streams: streams,
           memory: memory, admin: admin, traces: traces, hooks: hooks,
           services: @sources.services.select { |line| line.in?(@environment) }.freeze,
-          notes: @sources.notes.freeze,
+          notes: @sources.notes.freeze, warnings: @sources.warnings.freeze,
           **paths, **processes, **PLAIN.to_h { |name| [name, value(name)] }
         )
       end

@@ -15,6 +15,8 @@ module Chaton
       attr_reader :problems
       # @return [Array<String>] notes for the user that are not problems
       attr_reader :notes
+      # @return [Array<String>] what the user should change, though the server starts
+      attr_reader :warnings
       # @return [Hash{Symbol=>Array<Proc>}]
       attr_reader :hooks
       # @return [Array<TopicLine>]
@@ -26,6 +28,7 @@ module Chaton
       def initialize(problems = [])
         @problems = problems.dup
         @notes = []
+        @warnings = []
         @hooks = Hash.new { |hooks, name| hooks[name] = [] }
         @values = PRECEDENCE.to_h { |source| [source, {}] }
         @sections = []
@@ -61,9 +64,17 @@ module Chaton
         @notes << "#{origin}: #{message}"
       end
 
+      def warning(message)
+        @warnings << message
+      end
+
       # @param name [Symbol] an option, or `:binds`
       # @return [Boolean] whether any source sets it
       def set?(name) = @values.each_value.any? { |settings| settings.key?(name) }
+
+      # @param name [Symbol] an option, or `:binds`
+      # @return [Boolean] whether the command line or the file sets it
+      def written?(name) = @values.values_at(:command_line, :file).any? { |settings| settings.key?(name) }
 
       # Drops what a source has set so far.
       def clear(source, name)

@@ -5,6 +5,7 @@ require_relative "../native"
 require_relative "clock"
 require_relative "error_report"
 require_relative "shutdown"
+require_relative "../telemetry/rails_errors"
 
 module Chaton
   module Jobs
@@ -14,6 +15,8 @@ module Chaton
       RETRIES_MAX = 25
       # A job is rescheduled by this time when its failure could not be handled, or it could not be pushed.
       AGAIN_S = 15.0
+      # What Rails.error is told about where an error comes from.
+      SOURCE = "job.chaton"
       # What `retry_in` may return instead of a time.
       VERDICTS = %i[kill discard].freeze
 
@@ -157,11 +160,21 @@ module Chaton
 
       def report(job, item, error, seconds)
         log_failure(job, item, error, seconds) if job.report_failure
+        tell_rails(job, item, error)
         call_error_handlers(error, { context: "Job raised exception", job: item, jobstr: job.payload })
       end
 
+      # The count is that of `retry_in`.
+      def tell_rails(job, item, error)
+        context = { class: shown_class(item), jid: job.jid, queue: job.queue,
+                    retry_count: (item["retry_count"] || -1) + 1 }
+        Telemetry::RailsErrors.report(error, SOURCE, context, log: @log)
+      end
+
+      def shown_class(item) = item["display_class"] || item["wrapped"] || item["class"]
+
       def log_failure(job, item, error, seconds)
-        @log.warn("job failed", class: item["display_class"] || item["wrapped"] || item["class"], jid: job.jid,
+        @log.warn("job failed", class: shown_class(item), jid: job.jid,
                                 queue: job.queue, seconds: seconds.round(3), error: error.class.name,
                                 reason: ErrorReport.message(error)[0, ErrorReport::LOGGED_MAX],
                                 at: Array(error.backtrace).first.to_s)

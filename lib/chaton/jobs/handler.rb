@@ -17,6 +17,7 @@ module Chaton
       # Thread-local key of the running job's batch: a batch made in the job is nested in it.
       PARENT = :chaton_parent_batch
       SHUTDOWN = Shutdown
+      SOURCE = Failures::SOURCE
       # Logged in a child that a job forked.
       CHILD_FAILED = "a child that a job forked failed; the job itself goes on"
 

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../jobs"
+require_relative "../telemetry/rails_errors"
 
 module Chaton
   module Streams
@@ -8,6 +9,10 @@ module Chaton
     class Failures
       # Characters of a message that are given to the engine, which may write them into a header.
       MESSAGE_MAX = 10_000
+      # What Rails.error is told about where an error comes from.
+      SOURCE = "stream.chaton"
+      # What Rails.error is told about a failed batch or hook.
+      TOLD = %i[consumer hook topic partition offset attempt].freeze
 
       # @param log [Telemetry::Log]
       # @param handlers [Array<#call>]
@@ -69,6 +74,7 @@ module Chaton
       def message(error) = Jobs::ErrorReport.message(error)[0, MESSAGE_MAX]
 
       def report(error, facts)
+        Telemetry::RailsErrors.report(error, SOURCE, facts.slice(*TOLD), log: @log)
         @handlers.each do |handler|
           handler.call(error, facts)
         rescue Exception => e # rubocop:disable Lint/RescueException -- one broken handler is not the worker

@@ -12,6 +12,7 @@ module Chaton
       # The hook of each kind of notice.
       HOOKS = { revoked: :revoked, shutdown: :shutdown, end: :eof }.freeze
       SHUTDOWN = Shutdown
+      SOURCE = Failures::SOURCE
       # Logged in a child that a consumer forked.
       CHILD_FAILED = "a child that a consumer forked failed; the batch itself goes on"
 

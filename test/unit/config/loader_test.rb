@@ -75,6 +75,44 @@ class LoaderTest < ConfigCase
     assert_equal %w[production production], @env.values_at("RACK_ENV", "RAILS_ENV")
   end
 
+  def test_rails_reads_rails_env_first_and_others_app_env
+    rails = { "RACK_ENV" => "production", "RAILS_ENV" => "staging", "APP_ENV" => "own" }
+    @env = rails.dup
+    assert_equal "own", load.environment
+    assert_equal({ **rails, "RACK_ENV" => "own" }, @env)
+    write("config/environment.rb", "")
+    @env = rails.dup
+    assert_equal "staging", load.environment
+    assert_equal({ **rails, "RACK_ENV" => "staging" }, @env)
+    @env = rails.except("RAILS_ENV")
+    assert_equal "production", load.environment
+    @env = { "APP_ENV" => "own" }
+    assert_equal ["own", "own"], [load.environment, @env["RACK_ENV"]]
+  end
+
+  def test_the_environment_that_is_written_is_that_of_rails_too
+    write("config/environment.rb", "")
+    @env = { "RAILS_ENV" => "production", "APP_ENV" => "own" }
+    assert_equal "staging", load({ environment: "staging" }).environment
+    assert_equal({ "RACK_ENV" => "staging", "RAILS_ENV" => "staging", "APP_ENV" => "own" }, @env)
+  end
+
+  def test_variables_that_differ_are_named
+    @env = { "RACK_ENV" => "production", "RAILS_ENV" => "staging" }
+    write("config/environment.rb", "")
+    assert_equal ["RACK_ENV=production, RAILS_ENV=staging: the environment is that of RAILS_ENV. " \
+                  "Set them to the same, or unset the others"], load.warnings
+    assert_empty load({ environment: "test" }).warnings
+    @env = { "RACK_ENV" => "staging", "RAILS_ENV" => "staging", "APP_ENV" => "" }
+    assert_empty load.warnings
+  end
+
+  def test_a_rails_application_in_another_directory
+    write("app/config/environment.rb", "")
+    @env = { "RACK_ENV" => "production", "RAILS_ENV" => "staging", "APP_ENV" => "own" }
+    assert_equal "staging", plan("directory \"app\"").environment
+  end
+
   def test_paths_start_in_the_directory
     plan = plan(<<~RUBY)
       directory "/srv/app"

@@ -123,6 +123,39 @@ class ActiveJobTest < JobsUnitCase
     RUBY
   end
 
+  def test_a_class_that_does_not_wait_for_the_commit_is_stored_in_the_transaction
+    needs_gems "sqlite3"
+    assert_equal '[["Now", true], ["Send", false]]', printed(<<~RUBY)
+      require "active_record"
+      ActiveRecord::Base.establish_connection(adapter: "sqlite3", database: ":memory:")
+      # Rails 7.2 and later have it, and wait themselves in a Rails application.
+      OWN = Send.respond_to?(:enqueue_after_transaction_commit)
+      class Now < Send
+        class_attribute :enqueue_after_transaction_commit, default: false unless OWN
+      end
+      stored = [Now, Send].map do |klass|
+        ActiveRecord::Base.transaction { klass.perform_later("x"); raise ActiveRecord::Rollback }
+        [klass.name, !STORE.rows.pop.nil? ^ (OWN && klass == Send)]
+      end
+      print stored.inspect
+    RUBY
+  end
+
+  # Rails has it since 7.2; for an older one a class stands in for it.
+  def test_it_inherits_from_the_class_of_adapters
+    assert_equal "true", in_process(<<~RUBY)
+      require "active_support"
+      require "active_job"
+      adapters = ActiveJob::QueueAdapters
+      unless adapters.const_defined?(:AbstractAdapter)
+        adapters.const_set(:AbstractAdapter, Class.new { attr_accessor :stopping })
+      end
+      require "chaton"
+      ActiveJob::Base.queue_adapter = :chaton
+      print ActiveJob::Base.queue_adapter.is_a?(adapters::AbstractAdapter)
+    RUBY
+  end
+
   def test_a_class_enqueued_by_its_name_runs_with_the_rules_of_active_job
     assert_equal '["mail", ["now"]]ran now[[:ack]][[:ack]][["Shy", 1]]', printed(<<~RUBY)
       class Shy < ActiveJob::Base

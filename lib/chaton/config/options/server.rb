@@ -37,8 +37,10 @@ module Chaton
           name: :environment, group: :server, type: Types::Word.new("a name", pattern: /\A[\w.-]+\z/),
           default: "development", flags: %w[-e --environment], placeholder: "NAME",
           env: %w[APP_ENV RACK_ENV RAILS_ENV],
-          says: "Environment of the application; RACK_ENV is set to it. In development request_timeout_s and " \
-                "alive_timeout_s are off."
+          says: "Environment of the application; RACK_ENV is set to it. RAILS_ENV, and APP_ENV of an application " \
+                "without Rails, are changed only if a flag or the file names the environment. An application with " \
+                "config/environment.rb is one of Rails, which reads RAILS_ENV first, then RACK_ENV and APP_ENV; any " \
+                "other reads APP_ENV first. In development request_timeout_s and alive_timeout_s are off."
         ),
         Option.new(
           name: :rackup, group: :server, type: Types::Path.new, default: "config.ru",
