@@ -21,6 +21,7 @@ module Chaton
     autoload :ErrorReport, "chaton/jobs/error_report"
     autoload :Failures, "chaton/jobs/failures"
     autoload :GemPushes, "chaton/jobs/gem_pushes"
+    autoload :GemWatch, "chaton/jobs/gem_watch"
     autoload :Handler, "chaton/jobs/handler"
     autoload :Inline, "chaton/jobs/inline"
     autoload :JobList, "chaton/jobs/job_list"
@@ -75,7 +76,6 @@ module Chaton
           @client = nil
           @forking_pid = (::Process.pid if forks) unless forks.nil?
         end
-        Runtime.watch
       end
 
       # @return [Integer] generation of the format of documents that are made without a store

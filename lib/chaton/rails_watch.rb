@@ -4,10 +4,14 @@ module Chaton
   # Loads "chaton/rails" while an application is loaded, as soon as ActiveSupport can take hooks: a server has required
   # "chaton" long before, and an application that does without Rails gets no constant of it.
   module RailsWatch
+    # Ruby's own, because the application may define `name` in its classes.
+    NAME = Module.instance_method(:name)
+    private_constant :NAME
+
     # @yield loads the application
     def self.during
       trace = TracePoint.new(:class) do |point|
-        trace.disable if point.self.name == "ActiveSupport" && hook
+        trace.disable if NAME.bind_call(point.self) == "ActiveSupport" && hook
       end
       trace.enable
       yield

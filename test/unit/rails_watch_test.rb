@@ -28,6 +28,41 @@ class RailsWatchTest < Minitest::Test
     RUBY
   end
 
+  # A class method of that name often belongs to a language of the application's own.
+  def test_no_method_of_the_application_is_called
+    assert_equal "Other", in_process(<<~RUBY)
+      require "chaton/jobs/gem_watch"
+      Chaton::RailsWatch.during do
+        Chaton::Jobs::GemWatch.during(server: true) do
+          class Dsl; def self.name(value) = @name = value; end
+          class Child < Dsl; name "child"; end
+          class Counted; def self.name = print("called"); end
+          class Counted; end
+        end
+      end
+      print Module.new.then { |other| Object.const_set(:Other, other).name }
+    RUBY
+  end
+
+  def test_nothing_is_watched_after_the_application_is_loaded
+    assert_equal "[true, nil]", in_process(<<~RUBY)
+      require "chaton/config"
+      require "chaton/telemetry/log"
+      require "chaton/service/code"
+      require "stringio"
+      require "tmpdir"
+      Dir.mktmpdir do |root|
+        Dir.chdir(root)
+        File.write("config.ru", "module ActiveJob; end; run ->(_) { [200, {}, []] }")
+        given = { web: true, store: "sqlite://jobs.db", config_file: "-" }
+        plan = Chaton::Config.load(given, env: {}, root: root)
+        app = Chaton::Service::Code.load(plan, [:web], log: Chaton::Telemetry::Log.new(io: StringIO.new))
+        eval "module ActiveJob::QueueAdapters; end"
+        print [app.respond_to?(:call), ActiveJob::QueueAdapters.autoload?(:ChatonAdapter)].inspect
+      end
+    RUBY
+  end
+
   private
 
   def in_process(code)

@@ -16,7 +16,21 @@ module Chaton
       # File of Chaton's adapter.
       ADAPTER = "active_job/queue_adapters/chaton_adapter"
 
+      # Ruby's own, because the application may define `name` in its classes.
+      NAME = Module.instance_method(:name)
+      private_constant :NAME
+
       # @param server [Boolean] whether `Sidekiq.server?` is to be true
+      # @yield loads the application
+      def self.during(server:)
+        watch = new(server: server)
+        watch.start
+        yield
+      ensure
+        watch.stop
+      end
+
+      # @param server [Boolean] see {.during}
       def initialize(server:)
         @wanted = server ? [SIDEKIQ, ADAPTERS] : [ADAPTERS]
         @trace = TracePoint.new(:class) { |point| seen(point) }
@@ -25,7 +39,6 @@ module Chaton
       def start
         @wanted -= [ADAPTERS] if defined?(::ActiveJob::QueueAdapters) && offer_adapter(::ActiveJob::QueueAdapters)
         @trace.enable unless @wanted.empty?
-        self
       end
 
       def stop
@@ -35,7 +48,7 @@ module Chaton
       private
 
       def seen(point)
-        name = point.self.name
+        name = NAME.bind_call(point.self)
         return unless @wanted.include?(name) && !point.path.start_with?(OWN)
 
         name == SIDEKIQ ? SidekiqGem.be_server : offer_adapter(point.self)

@@ -30,9 +30,9 @@ module Chaton
       end
 
       # With the sidekiq gem, lines of its logger name the job. Whether it is loaded is asked here and in {#perform}
-      # without calling a method, which small jobs would notice.
+      # without calling a method, which small jobs would notice: as {SidekiqGem.loaded?} does.
       def call(job)
-        return super unless defined?(::Sidekiq::VERSION)
+        return super if !defined?(::Sidekiq::VERSION) || defined?(::Sidekiq::CHATON)
 
         SidekiqGem.with_context(class: job.display_class, jid: job.jid) { super }
       end
@@ -63,7 +63,7 @@ module Chaton
       end
 
       def perform(job, instance)
-        gem_chain = SidekiqGem.server_chain if defined?(::Sidekiq::VERSION)
+        gem_chain = SidekiqGem.server_chain if defined?(::Sidekiq::VERSION) && !defined?(::Sidekiq::CHATON)
         return instance.perform(*job.args) if gem_chain.nil? && @setup.server_middleware.empty?
 
         hash = Telemetry::Traces.into(JSON.parse(job.payload, max_nesting: false))

@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require_relative "../jobs"
-require_relative "gem_watch"
 require_relative "job_files"
 
 module Chaton
@@ -19,20 +18,6 @@ module Chaton
           Jobs.use(plan)
         end
 
-        # See {GemWatch}.
-        #
-        # @private
-        def watch
-          unwatch
-          @watch = GemWatch.new(server: server?).start
-        end
-
-        # @private
-        def unwatch
-          @watch&.stop
-          @watch = nil
-        end
-
         # @return [Boolean] whether this process, or one that is forked from it, runs jobs
         def server? = @server || false
 
@@ -44,7 +29,6 @@ module Chaton
           Jobs.use(plan)
           SidekiqGem.be_server if SidekiqGem.loaded?
           JobFiles.new(plan, log).load
-          unwatch
           SidekiqBoot.check(plan, log)
         end
 

@@ -8,14 +8,19 @@ module Chaton
       # The gem's own error handler, which only logs; Chaton has logged the error already.
       OWN_LOGGER = "Sidekiq::ExceptionHandler::Logger"
 
+      # Classes of its command line, by file. Blocks of `configure_server` set queues with the capsule (from version 7
+      # on), and tracers extend the others: that has no effect here, but must not raise a NameError.
+      SERVER_PARTS = { Capsule: "sidekiq/capsule", Launcher: "sidekiq/launcher", Manager: "sidekiq/manager",
+                       Processor: "sidekiq/processor", Scheduled: "sidekiq/scheduled" }.freeze
+
       # Addresses of its Redis.
       SERVER = %r{\Arediss?://[^/@]+:\d+(?:/\d+)?\z}
       # The one that nobody has to name.
       DEFAULT = %r{\Aredis://(?:localhost|127\.0\.0\.1):6379(?:/0)?\z}
 
       class << self
-        # "chaton/sidekiq" defines no version.
-        def loaded? = !defined?(::Sidekiq::VERSION).nil?
+        # Gems ask for the version, so "chaton/sidekiq" has one too.
+        def loaded? = !defined?(::Sidekiq::VERSION).nil? && defined?(::Sidekiq::CHATON).nil?
 
         # @return [Object, nil] its chain, nil when it is empty
         def client_chain = chain(:client_middleware)
@@ -33,7 +38,7 @@ module Chaton
 
         def death_handlers = loaded? ? config.death_handlers : []
 
-        def retries_max = loaded? ? settings[:max_retries] : nil
+        def retries_max = configurable? ? settings[:max_retries] : nil
 
         # @return [Boolean] whether middleware raised it to say that the job is handled
         def handled?(error) = defined?(::Sidekiq::JobRetry::Handled) ? error.is_a?(::Sidekiq::JobRetry::Handled) : false
@@ -94,10 +99,12 @@ module Chaton
         end
 
         # Makes `Sidekiq.server?` true, so that `configure_server` blocks run: it checks for the gem's command line.
-        # From version 7 on, that also loads the class which these blocks set queues with.
+        # That would also load the classes of {SERVER_PARTS}.
         def be_server
           ::Sidekiq.const_set(:CLI, Class.new) unless ::Sidekiq.const_defined?(:CLI, false)
-          ::Sidekiq.autoload(:Capsule, "sidekiq/capsule") unless ::Sidekiq.const_defined?(:Capsule, false)
+          SERVER_PARTS.each do |name, file|
+            ::Sidekiq.autoload(name, file) unless ::Sidekiq.const_defined?(name, false)
+          end
         end
 
         # @return [Object] the third argument of error handlers since version 7

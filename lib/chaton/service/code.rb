@@ -24,7 +24,7 @@ module Chaton
         produce(plan, forks) if plan.streams
         # Sidekiq's blocks for servers ask at load time whether they run in one.
         Jobs::Runtime.before_app(plan) if roles.include?(:jobs)
-        app = Telemetry::StillRunning.watch(teller(log)) { RailsWatch.during { load_roles(plan, roles, log) } }
+        app = Telemetry::StillRunning.watch(teller(log)) { watch(plan) { load_roles(plan, roles, log) } }
         JobsDatabase.check(plan)
         Jobs::GemPushes.install(plan, log) if plan.jobs
         app
@@ -47,6 +47,13 @@ module Chaton
         end
       end
 
+      # For ActiveJob and Sidekiq, where jobs are enqueued or run.
+      def self.watch(plan, &)
+        return RailsWatch.during(&) unless plan.jobs
+
+        RailsWatch.during { Jobs::GemWatch.during(server: Jobs::Runtime.server?, &) }
+      end
+
       def self.load_roles(plan, roles, log)
         app = Web::App.load(plan) if roles.include?(:web)
         Jobs::Runtime.prepare(plan, log) if roles.include?(:jobs)
@@ -67,7 +74,7 @@ module Chaton
       rescue LogRefused => e
         raise ConfigError, "streams: #{e.message}"
       end
-      private_class_method :teller, :load_roles, :use, :produce
+      private_class_method :teller, :watch, :load_roles, :use, :produce
     end
   end
 end

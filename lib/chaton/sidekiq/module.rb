@@ -13,8 +13,12 @@ module Sidekiq
   autoload :Testing, "chaton/sidekiq/testing"
   autoload :Queues, "chaton/sidekiq/testing"
 
-  # Marks this module; the gem's has a version instead.
+  # Marks this module, which the gem's has not.
   CHATON = true
+  # The version of Sidekiq whose names these are: gems for Sidekiq ask for it.
+  VERSION = "8.1.0"
+  # The first number of {VERSION}.
+  MAJOR = 8
   Batch = Chaton::Batch
   Shutdown = Chaton::Jobs::Shutdown
 
@@ -34,6 +38,9 @@ module Sidekiq
   class << self
     # @return [Hash{Symbol=>Object}] settings that the application wrote; Chaton reads queues and concurrency
     attr_reader :options
+
+    # @return [Gem::Version]
+    def gem_version = Gem::Version.new(VERSION)
 
     # @return [Sidekiq] itself: it holds the settings
     def default_configuration = self

@@ -113,6 +113,10 @@ class LoaderTest < ConfigCase
     assert_equal "staging", plan("directory \"app\"").environment
   end
 
+  def test_retries_are_left_to_sidekiqs_settings_unless_they_are_written
+    assert_equal [nil, 5], [plan("jobs { }").jobs.retries_max, plan("jobs { retries_max 5 }").jobs.retries_max]
+  end
+
   def test_paths_start_in_the_directory
     plan = plan(<<~RUBY)
       directory "/srv/app"

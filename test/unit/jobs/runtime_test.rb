@@ -53,7 +53,6 @@ class RuntimeTest < JobsUnitCase
     end
   ensure
     Chaton::Jobs.use(nil)
-    runtime.unwatch
   end
 
   def test_documents_of_cron_jobs

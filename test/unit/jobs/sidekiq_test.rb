@@ -15,8 +15,10 @@ class SidekiqTest < JobsUnitCase
     def boot(*files)
       plan = Plan.new(Jobs.new(files, nil, 7, { url: ENV.fetch("STORE", "redis://127.0.0.1:1/0") }), Dir.pwd)
       Chaton::Jobs::Runtime.before_app(plan)
-      yield if block_given?
-      Chaton::Jobs::Runtime.prepare(plan, LOG)
+      Chaton::Jobs::GemWatch.during(server: true) do
+        yield if block_given?
+        Chaton::Jobs::Runtime.prepare(plan, LOG)
+      end
       Chaton::Jobs.swap_client(Chaton::Jobs::Client.new(STORE))
       HANDLERS << Chaton::Jobs::Handler.new(log: LOG, plan: plan)
     end
@@ -106,7 +108,7 @@ class SidekiqTest < JobsUnitCase
 
   def test_classes_run_unchanged_without_the_gem
     seen = with_file("require 'chaton/sidekiq'\n#{FILE}") do |file|
-      in_process("#{WORKER}boot(#{file.inspect})\n#{SERVED}p Sidekiq.const_defined?(:VERSION)")
+      in_process("#{WORKER}boot(#{file.inspect})\n#{SERVED}p Chaton::Jobs::SidekiqGem.loaded?")
     end
     assert_equal "false", seen.lines.last.chomp
     assert_served seen.lines.first(4)
@@ -127,6 +129,46 @@ class SidekiqTest < JobsUnitCase
     script = "module Sidekiq; VERSION = '8'; end; require 'chaton/sidekiq'"
     output, = Open3.capture2e("ruby", "-w", "-I#{LIB}", "-e", script)
     assert_includes output, "the sidekiq gem is loaded, so its own classes are used"
+  end
+
+  def test_gems_for_sidekiq_find_a_version_without_the_gem
+    assert_equal "[8, true, true]\n", in_process(<<~RUBY)
+      require "chaton/sidekiq"
+      p [Sidekiq::MAJOR, Sidekiq.gem_version >= Gem::Version.new("8.0"), Sidekiq::VERSION.start_with?("8.")]
+    RUBY
+  end
+
+  # As tracers do, which extend these classes in a `configure_server` block or at the start.
+  def test_classes_of_the_gems_command_line_can_be_extended
+    needs_gems "sidekiq"
+    assert_equal "[true, true, true, true]\n", in_process(<<~RUBY)
+      #{WORKER}
+      TRACED = Module.new
+      boot do
+        require "sidekiq"
+        Sidekiq.configure_server do
+          [Sidekiq::Launcher, Sidekiq::Manager, Sidekiq::Processor, Sidekiq::Scheduled::Poller].each do |part|
+            part.prepend(TRACED)
+            SEEN << part.include?(TRACED)
+          end
+        end
+      end
+      p SEEN
+    RUBY
+  end
+
+  def test_the_number_of_retries_that_configure_server_sets
+    script = <<~RUBY
+      boot { Sidekiq.configure_server { |config| (config.respond_to?(:[]=) ? config : config.options)[:max_retries] = 3 } }
+      class Fails
+        include Chaton::Job
+        def perform = raise("no")
+      end
+      print [2, 1].map { |count| run("Fails", retry: true, retry_count: count).outcome }
+    RUBY
+    assert_equal "[:dead, :retry]", in_process("#{WORKER}require 'chaton/sidekiq'\n#{script}")
+    needs_gems "sidekiq"
+    assert_equal "[:dead, :retry]", in_process("#{WORKER}boot { require 'sidekiq' }\nHANDLERS.clear\n#{script}")
   end
 
   def test_its_client_and_its_testing_without_the_gem

@@ -77,8 +77,9 @@ module Chaton
                   "Time for running jobs to finish when such a worker is stopped; then they go back to the front of " \
                   "their queues.",
                   also: %i[shutdown_timeout_s shutdown_timeout], default_text: "as shutdown_timeout_s outside"),
-        Option.in(:jobs, :retries_max, :jobs, Types::Number.new(0..1000), 25,
-                  "Retries of a job that fails, unless its class sets a number."),
+        Option.in(:jobs, :retries_max, :jobs, Types::Number.new(0..1000), nil,
+                  "Retries of a job that fails, unless its class sets a number.",
+                  default_text: "what Sidekiq.configure_server sets as max_retries, else 25"),
         Option.in(:jobs, :log_jobs_per_s, :jobs, Types::Number.new(1..100_000, off: true), 1000,
                   "Each job that ended has a line in the log: at most so many a second for jobs that ran well, and " \
                   "as many for those that failed; a line a second counts the others. 0: only failed jobs, but all."),
