@@ -14,6 +14,7 @@ Gem::Specification.new do |spec|
   spec.metadata = { "rubygems_mfa_required" => "true", "changelog_uri" => "#{spec.homepage}/blob/main/CHANGELOG.md" }
 
   spec.required_ruby_version = ">= 3.1"
+  spec.add_dependency "logger", ">= 1.4"
   spec.add_dependency "rack", ">= 2.2", "< 4"
 
   # From the directory, not from git: the gem also builds from an unpacked archive.

@@ -13,6 +13,7 @@ module Chaton
   autoload :IterableJob, "chaton/iterable_job"
   autoload :Job, "chaton/job"
   autoload :Jobs, "chaton/jobs"
+  autoload :Logger, "chaton/logger"
   autoload :Streams, "chaton/streams"
   autoload :Testing, "chaton/testing"
 

@@ -24,6 +24,14 @@ module Chaton
       end
     end
 
+    # Rails silences its logger, for health checks and assets.
+    #
+    # @return [Logger]
+    def self.new(...)
+      include(::ActiveSupport::LoggerSilence) if defined?(::ActiveSupport::LoggerSilence)
+      super
+    end
+
     # @param output [IO] standard output or standard error
     def initialize(output = $stdout, level: DEBUG, progname: nil)
       super(nil, level: level, progname: progname, formatter: Formatter.new)

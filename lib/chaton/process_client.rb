@@ -32,10 +32,8 @@ module Chaton
       end
     end
 
-    # @return [#info, #warn, #error] the logger of jobs or consumers
-    def logger
-      @logger ||= default_logger
-    end
+    # @return [#info, #warn, #error] the logger of jobs or consumers: the one that was set, else that of Rails
+    def logger = @logger || rails_logger || (@own_logger ||= Logger.new)
 
     attr_writer :logger
 
@@ -52,12 +50,7 @@ module Chaton
                          "#{@plan.config_file || "config/chaton.rb"} (or name the file in CHATON_CONFIG)"
     end
 
-    def default_logger
-      rails = ::Rails.logger if defined?(::Rails) && ::Rails.respond_to?(:logger)
-      return rails if rails
-
-      require_relative "logger"
-      Logger.new
-    end
+    # It may come later than the first call.
+    def rails_logger = (::Rails.logger if defined?(::Rails.logger))
   end
 end

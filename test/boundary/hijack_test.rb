@@ -26,6 +26,28 @@ class HijackTest < Minitest::Test
     socket&.close
   end
 
+  def test_a_hijacked_connection_is_a_socket_of_its_family
+    port = serve do |env|
+      io = env["rack.hijack"].call
+      io.write("#{io.class} #{io.peeraddr.first}")
+      io.close
+      [-1, {}, []]
+    end
+    assert_equal "TCPSocket AF_INET", exchange(port, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+  end
+
+  def test_a_hijacked_connection_of_a_unix_socket
+    near, far = UNIXSocket.pair
+    near.autoclose = false
+    io = Chaton::Native::Request.socket(near.fileno)
+    GC.start
+    io.write("over")
+    io.close
+    assert_equal ["over", UNIXSocket], [far.read, io.class]
+  ensure
+    far&.close
+  end
+
   def test_bytes_sent_too_early_are_not_lost
     port = serve do |env|
       io = env["rack.hijack"].call

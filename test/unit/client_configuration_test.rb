@@ -39,17 +39,37 @@ class ClientConfigurationTest < Minitest::Test
                  read({ "RACK_ENV" => "production", "RAILS_ENV" => "staging" }, "module Rails; module Html; end; end")
   end
 
+  def test_the_logger_of_rails_may_come_later
+    assert_equal "[true, true, :rails, :rails, :own]", run_in_app(<<~RUBY)
+      module Rails
+        class << self
+          attr_accessor :logger
+        end
+      end
+      before = Chaton::Jobs.logger
+      same = Chaton::Jobs.logger.equal?(before)
+      Rails.logger = :rails
+      seen = [before.is_a?(Chaton::Logger), same, Chaton::Jobs.logger, Chaton::Streams.logger]
+      Chaton::Jobs.logger = :own
+      print [*seen, Chaton::Jobs.logger].inspect
+    RUBY
+  end
+
   private
 
   # @return [Array(String, Hash)] the environment of the plan, and the variables afterwards
   def read(variables, before = "")
+    JSON.parse(run_in_app(<<~RUBY, variables))
+      #{before}
+      plan = Chaton.read_configuration
+      print JSON.generate([plan.environment, ENV.slice(*#{VARIABLES})])
+    RUBY
+  end
+
+  def run_in_app(script, variables = {})
     out, err, status = Open3.capture3({ **VARIABLES.to_h { |name| [name, nil] }, **variables }, RbConfig.ruby, "-W0",
-                                      "-I", LIB, "-r", "chaton", "-r", "json", chdir: @root, stdin_data: <<~RUBY)
-                                        #{before}
-                                        plan = Chaton.read_configuration
-                                        print JSON.generate([plan.environment, ENV.slice(*#{VARIABLES})])
-                                      RUBY
+                                      "-I", LIB, "-r", "chaton", "-r", "json", chdir: @root, stdin_data: script)
     assert_equal ["", true], [err, status.success?]
-    JSON.parse(out)
+    out
   end
 end

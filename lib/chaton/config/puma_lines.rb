@@ -32,6 +32,8 @@ module Chaton
       ONLY = {
         queue_requests: [true, "requests are always read whole before a thread takes them; remove the line"],
         enable_keep_alives: [true, "set web { requests_per_connection_max 1 }"],
+        allow_underscore_headers: [true, "let the proxy in front drop such headers; here one is dropped only if the " \
+                                         "same name with dashes is there too, or if it would frame the body"],
         clean_thread_locals: [false, "a thread serves many requests; use ActiveSupport::CurrentAttributes or clear " \
                                      "the variables in a middleware"],
         fiber_per_request: [false, "requests run on threads; remove the line"],

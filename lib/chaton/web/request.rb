@@ -15,11 +15,23 @@ module Chaton
       # @raise [ClosedError] when the request already has its response
       def call
         fd, unread = hijack
-        io = BasicSocket.for_fd(fd)
+        io = Request.socket(fd)
         io.sync = true
-        # Bytes that arrived with the request, as from an early WebSocket client.
+        # Bytes that arrived with the request, as from an early WebSocket client. They are in Ruby's buffer: code that
+        # waits for the descriptor itself, as nio4r does, sees them with the next ones.
         io.ungetbyte(unread) unless unread.empty?
         env["rack.hijack_io"] = io
+      end
+
+      # @param fd [Integer] of a stream
+      # @return [TCPSocket, UNIXSocket]
+      # @private
+      def self.socket(fd)
+        socket = TCPSocket.for_fd(fd)
+        return socket unless socket.local_address.unix?
+
+        socket.autoclose = false
+        UNIXSocket.for_fd(fd)
       end
 
       # Certificates of clients that are kept parsed, about 10 KB each. With more clients the oldest is parsed again.

@@ -24,7 +24,8 @@ class InitTest < CLICase
   OF_PUMA = <<~RUBY
     # from config/puma.rb
     threads_count = ENV.fetch("RAILS_MAX_THREADS", 3)
-    threads threads_count, threads_count
+    # not taken over: threads that wait cost others nothing here: without the line there are 1 to 32 (RAILS_MAX_THREADS changes that), at most as many as the database pool has connections
+    # threads threads_count, threads_count
     port ENV.fetch("PORT", 3000)
     # not taken over: there is no such warning
     # silence_single_worker_warning

@@ -128,8 +128,11 @@ class PumaTest < ConfigCase
   end
 
   def test_lines_with_the_value_that_always_applies_are_accepted
-    assert_empty problems("queue_requests\nclean_thread_locals false\nset_remote_address :socket")
+    assert_empty problems("queue_requests\nclean_thread_locals false\nset_remote_address :socket\n" \
+                          "allow_underscore_headers")
     assert_match(/clean_thread_locals true is supported only by Puma/, only_problem("clean_thread_locals").message)
+    assert_match(/allow_underscore_headers false is supported only by Puma: let the proxy/,
+                 only_problem("allow_underscore_headers false").message)
     assert_match(/queue_requests false is supported only by Puma/, only_problem("queue_requests false").message)
   end
 

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "test_helper"
+require "open3"
 require "json"
 require "stringio"
 require "chaton/logger"
@@ -59,6 +60,25 @@ class LogTest < Minitest::Test
     logger.warn("two\nlines")
     assert_equal ["DEBUG one  progname=shop", "ERROR no key (KeyError)  progname=shop", "WARN  two  progname=shop",
                   "    lines"], @output.string.lines.map { |line| line.chomp.sub(/\A\d.*?\] /, "") }
+  end
+
+  def test_rails_silences_the_logger_of_applications
+    needs_gems "bigdecimal"
+    script = <<~RUBY
+      require "chaton"
+      require "logger"
+      first = Chaton::Logger.new
+      require "active_support"
+      require "active_support/tagged_logging"
+      logger = ActiveSupport::TaggedLogging.new(Chaton::Logger.new)
+      logger.silence { logger.info "GET /up" }
+      logger.tagged("shop") { logger.info "seen" }
+      first.info "first"
+    RUBY
+    lib = File.expand_path("../../../lib", __dir__)
+    output, status = Open3.capture2e("ruby", "-W0", "-I", lib, "-", stdin_data: script)
+    assert_predicate status, :success?, output
+    assert_equal ["[shop] seen", "first"], output.lines.map { |line| line[/INFO  (.*)$/, 1] }
   end
 
   def test_below_its_level_nothing_is_written

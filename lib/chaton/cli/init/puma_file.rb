@@ -10,8 +10,12 @@ module Chaton
       # comments with the reason.
       module PumaFile
         PATH = "config/puma.rb"
+        # Puma's few threads are for requests that compute. They would be all there are here, too.
+        THREADS = "threads that wait cost others nothing here: without the line there are 1 to 32 (RAILS_MAX_THREADS " \
+                  "changes that), at most as many as the database pool has connections"
         # Line => why it is not taken over.
-        REASONS = { **Config::PumaLines::ACCEPTED, **Config::PumaLines::REFUSED }.transform_keys(&:to_s).freeze
+        REASONS = { **Config::PumaLines::ACCEPTED, **Config::PumaLines::REFUSED, threads: THREADS }
+          .transform_keys(&:to_s).freeze
 
         # @return [Array<String>] of a config/chaton.rb
         def self.lines
