@@ -35,7 +35,7 @@ module Chaton
     rescue AppLoadError => e
       require_relative "service/load_failure"
       failed(e, [e.message.chomp, *Service::LoadFailure.place(e)].join("\n  at "))
-    rescue Chaton::Error, NativeLibrary::Unusable => e
+    rescue Chaton::Error => e
       failed(e)
     rescue Interrupt
       130

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "native_library"
 require_relative "process_client"
 
 module Chaton
@@ -102,7 +103,18 @@ module Chaton
 
       def make_client
         settings = configured(:jobs, "jobs { store \"sqlite://storage/jobs.db\" }").store_settings
+        return run_at_once if @plan.development? && !NativeLibrary.new.system?
+
         Client.for(settings, forks: @forking_pid == ::Process.pid)
+      end
+
+      # For development on a system that has no store and no worker.
+      def run_at_once
+        logger.warn("Chaton runs jobs on Linux only: here, in development, each job runs at once in the process that " \
+                    "enqueues it, also one for later (as with Chaton::Testing.inline!)")
+        require_relative "testing"
+        Testing.inline!
+        Testing.client
       end
     end
   end

@@ -2,13 +2,15 @@
 
 require "etc"
 require "rbconfig"
+require_relative "errors"
 
 module Chaton
   # Loads the shared object for this Ruby, or explains why that cannot be done. A platform gem has one for each minor
   # version of Ruby, such as 3.3/chaton_native.so; a source gem and a checkout have one that was compiled here.
   class NativeLibrary
-    # The message says in one sentence what is wrong and what to do.
-    class Unusable < LoadError; end
+    # The message says in one sentence what is wrong and what to do. No LoadError, because a call that enqueues or
+    # produces raises it too, and `rescue => error` is to catch it.
+    class Unusable < Error; end
 
     FILE = "chaton_native.so"
     # The oldest GNU C library that platform gems run with: `rake gem:native` compiles for it.
@@ -69,7 +71,8 @@ module Chaton
 
     def of_other_system
       "Chaton serves on Linux, and this is #{@host_os}: use Puma for development here, " \
-        "for example with `gem \"puma\", group: :development` in the Gemfile."
+        "for example with `gem \"puma\", group: :development` in the Gemfile. Tests keep jobs and records in memory " \
+        "with Chaton::Testing."
     end
 
     def of_missing(message)

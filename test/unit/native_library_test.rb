@@ -83,7 +83,8 @@ class NativeLibraryTest < Minitest::Test
 
     error = assert_raises(Chaton::NativeLibrary::Unusable) { library.load { flunk "it is not there" } }
     assert_equal "Chaton serves on Linux, and this is darwin23: use Puma for development here, " \
-                 "for example with `gem \"puma\", group: :development` in the Gemfile.", error.message
+                 "for example with `gem \"puma\", group: :development` in the Gemfile. Tests keep jobs and records " \
+                 "in memory with Chaton::Testing.", error.message
   end
 
   def test_on_macos_chaton_is_required_without_its_native_part

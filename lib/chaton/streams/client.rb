@@ -12,6 +12,7 @@ module Chaton
       # @param settings [Config::StreamsSettings]
       # @return [Client]
       def self.for(settings)
+        require_relative "../native"
         require_relative "native_methods"
         client = new(Native::StreamsClient.new(settings.log_document), settings)
         client.delivery_errors.start

@@ -1,15 +1,19 @@
 # frozen_string_literal: true
 
+require_relative "../native_library"
+
 module Chaton
   module Telemetry
     # Where lines go. A line is one `write`, so lines of several threads and processes never mix, and no lock is needed.
-    # Standard output and error are written by Rust, which waits for no reader (`crates/core/src/log.rs`).
+    # Standard output and error are written by Rust, which waits for no reader (`crates/core/src/log.rs`), except on a
+    # system that has no server.
     class LogDevice
       # @param io [IO]
       def initialize(io)
         @io = io
         @io.sync = true if @io.respond_to?(:sync=)
-        @descriptor = @io.fileno if @io.is_a?(IO) && @io.fileno.between?(1, 2)
+        standard = @io.is_a?(IO) && @io.fileno.between?(1, 2)
+        @descriptor = @io.fileno if standard && NativeLibrary.new.system?
       end
 
       # A reader that has gone must not stop the server.
