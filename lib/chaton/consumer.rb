@@ -43,8 +43,28 @@ module Chaton
     # Called when the worker stops; this instance is not used again.
     def shutdown; end
 
-    # Called when every record of the partition is consumed, if a class defines it.
-    def eof; end
+    # Called when every record of the partition is consumed, if a class defines it or {#eofed}.
+    def eof = eofed
+
+    # Karafka's name of {#eof}. With it, the names below and a `consume` without arguments, a consumer that was written
+    # for Karafka runs unchanged.
+    def eofed; end
+
+    # @return [Native::Batch, Streams::Selection] what `consume` gets
+    attr_accessor :messages
+
+    # @return [Boolean] whether the partition has no record after this batch
+    def eofed? = @batch.kind == :end || lag == 0
+
+    # Karafka's name of {#mark}.
+    #
+    # @param message [Native::Record]
+    # @return [Boolean] false when the partition was revoked
+    def mark_as_consumed(message)
+      mark(message)
+      !revoked?
+    end
+    alias mark_as_consumed! mark_as_consumed
 
     # @return [String]
     def topic = @batch.topic

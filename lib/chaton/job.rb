@@ -66,7 +66,8 @@ module Chaton
       # Options of a class that sets none.
       DEFAULTS = Jobs::Options::DEFAULTS.merge("enqueue_after_commit" => true).freeze
 
-      # Sets options, or returns the current ones. They are inherited.
+      # Sets options, or returns the current ones. They are inherited. Where another library has a class method of this
+      # name, write {#job_options}.
       #
       # | option | meaning |
       # |---|---|
@@ -93,6 +94,9 @@ module Chaton
 
         declared.options
       end
+
+      # The same under a name that no other library gives to its classes.
+      alias job_options options
 
       # Sets how long to wait before a retry. The block returns seconds, :kill (no more retries), :discard (drop the
       # job) or nil (the usual time).
@@ -151,7 +155,7 @@ module Chaton
       # @return [Jobs::Declaration] the common part of all its jobs
       # @private
       def declared
-        @declared ||= Jobs::Declaration.new(self, job_options)
+        @declared ||= Jobs::Declaration.new(self, merged_options)
       end
 
       # Sidekiq's names, for gems written for it.
@@ -172,8 +176,8 @@ module Chaton
 
       # @return [Hash{String=>Object}] its own options and those it inherits
       # @private
-      def job_options
-        inherited = inherited_from(:job_options) || job_defaults
+      def merged_options
+        inherited = inherited_from(:merged_options) || job_defaults
         @job_options ? inherited.merge(@job_options).freeze : inherited
       end
 

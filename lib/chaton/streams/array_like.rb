@@ -65,8 +65,13 @@ module Chaton
         self
       end
 
-      # @return [Array<String, nil>] all values as bytes, without record objects
-      def payloads = values
+      # Karafka's names of all values, as the deserializer makes them, and of their bytes.
+      #
+      # @return [Array<Object>]
+      def payloads = map(&:value)
+
+      # @return [Array<String, nil>]
+      def raw_payloads = values
 
       # @return [String]
       def inspect

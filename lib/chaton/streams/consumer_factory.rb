@@ -24,10 +24,11 @@ module Chaton
         @klass = finder.consumer(route.consumer, route.topic)
         @deserializer = Deserializers.of(finder.deserializer(route.deserializer, route.topic))
         @filters = @klass.filters
+        @bare = @klass.instance_method(:consume).arity.zero?
       end
 
-      # @return [Boolean] whether its consumer defines `eof`
-      def eof? = @klass.instance_method(:eof).owner != Consumer
+      # @return [Boolean] whether its consumer defines `eof` or `eofed`
+      def eof? = %i[eof eofed].any? { |hook| @klass.instance_method(hook).owner != Consumer }
 
       # @return [Boolean]
       def transactional? = @route.transactional?
@@ -40,6 +41,14 @@ module Chaton
 
       # @return [Consumer] a new instance
       def instance = @klass.new.tap { |instance| instance.factory = self }
+
+      # Calls `consume`, which takes the batch or, as in Karafka, reads `messages`.
+      #
+      # @param given [Native::Batch, Selection]
+      def consume(instance, given)
+        instance.messages = given
+        @bare ? instance.consume : instance.consume(given)
+      end
 
       # Prepares a consumer for a batch.
       #

@@ -53,9 +53,9 @@ module Chaton
       end
 
       def consume(factory, instance, given)
-        return instance.consume(given) unless factory.wait_for_deliveries?
+        return factory.consume(instance, given) unless factory.wait_for_deliveries?
 
-        Deliveries.follow { instance.consume(given) }
+        Deliveries.follow { factory.consume(instance, given) }
       end
 
       def factory(route)

@@ -16,6 +16,12 @@ module Chaton
         Time.at(0, ms, :millisecond) unless ms.negative?
       end
 
+      # Karafka's name of `value`.
+      def payload = value
+
+      # Karafka's name of `raw`.
+      def raw_payload = raw
+
       # @return [String]
       def inspect = "#<#{self.class.name} #{topic}/#{partition} @#{offset}>"
     end

@@ -74,7 +74,7 @@ module Chaton
 
       def consume
         given = @factory.prepare(@batch, @consumer)
-        @consumer.consume(given) unless given.empty?
+        @factory.consume(@consumer, given) unless given.empty?
         @batch.done
       rescue Exception => e # rubocop:disable Lint/RescueException -- `exit` in a consumer must not end the tests
         raise if e.is_a?(SignalException)

@@ -57,6 +57,21 @@ class JobTest < JobsUnitCase
     assert_raises(ArgumentError) { Parent.perform_sync(:x) }
   end
 
+  # `options` is what Thor, Grape and modules of applications call something of theirs.
+  class Occupied
+    include Chaton::Job
+    def self.options(*) = :taken
+    job_options queue: "own"
+    def perform; end
+  end
+
+  def test_options_have_another_name
+    assert_equal [:taken, "own", "own"],
+                 [Occupied.options, Occupied.job_options["queue"], Class.new(Occupied).job_options["queue"]]
+    Occupied.perform_async
+    assert_equal ["own"], @native.rows.map(&:queue)
+  end
+
   def test_requiring_chaton_loads_no_native_code
     seen = in_process(<<~RUBY)
       require "chaton"

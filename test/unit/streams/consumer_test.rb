@@ -146,6 +146,33 @@ class StreamsConsumerTest < StreamsUnitCase
     assert_predicate first, :done?
   end
 
+  # Written for Karafka; only its base class is another.
+  class Ported < Chaton::Consumer
+    attr_reader :seen
+
+    def consume
+      @seen = messages.map { |message| [message.payload["id"], message.raw_payload] }
+      @seen << messages.payloads.last << messages.raw_payloads.size << eofed?
+      @seen << mark_as_consumed(messages.first) << mark_as_consumed!(messages.last)
+    end
+
+    def eofed = (@seen = [:eofed, eofed?])
+  end
+
+  def test_a_consumer_of_karafka_runs_unchanged
+    outcome = Chaton::Testing.consume(Ported, ['{"id":1}', '{"id":2}'], deserializer: :json)
+    assert_nil outcome.error
+    assert_equal [[1, '{"id":1}'], [2, '{"id":2}'], { "id" => 2 }, 2, true, true, true], outcome.consumer.seen
+    assert_equal [0, 1], outcome.marked
+  end
+
+  def test_karafkas_hook_for_the_end_of_a_partition
+    one = handler(Ported)
+    assert_equal [0], one.of_eof
+    seen = Ported.new.tap { |instance| instance.batch = fake_batch(kind: :end) }.eof
+    assert_equal [:eofed, true], seen
+  end
+
   def test_a_class_that_is_no_consumer
     error = assert_raises(Chaton::ConfigError) { Chaton::Testing.consume(Class.new(Chaton::Consumer), ["a"]) }
     assert_match(/has no public method consume/, error.message)
