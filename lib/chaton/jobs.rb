@@ -71,6 +71,7 @@ module Chaton
       # @param plan [Config::Plan]
       # @param forks [Boolean] whether this process forks workers: its client starts no thread that listens for a new
       #   primary; nil: as before
+      # @private
       def use(plan, forks: nil)
         @lock.synchronize do
           @plan = plan
@@ -86,10 +87,12 @@ module Chaton
       # Sends the jobs that are kept in memory (`reliable_push`), at the end of a worker.
       #
       # @param log [Telemetry::Log]
+      # @private
       def finish(log:)
         @client.finish(log: log) if @client.respond_to?(:finish)
       end
 
+      # @private
       attr_writer :stopping
 
       # @return [String, nil] the name under which this process claims jobs

@@ -74,6 +74,7 @@ module Chaton
       # @param plan [Config::Plan, nil]
       # @param forks [Boolean] whether this process forks workers and writes nothing itself: the first worker writes
       #   what it produces
+      # @private
       def use(plan, forks: false)
         @lock.synchronize do
           @plan = plan
@@ -101,6 +102,7 @@ module Chaton
       #
       # @param log [Telemetry::Log, nil]
       # @param pool [Native::Pool, nil]
+      # @private
       def started(log: nil, pool: nil)
         @server_log = log
         @pool = pool
@@ -116,6 +118,7 @@ module Chaton
       #
       # @param log [Telemetry::Log, nil]
       # @return [Integer] records that could not be written in time
+      # @private
       def finish(log: nil)
         client = @client
         return 0 unless client.is_a?(Client)

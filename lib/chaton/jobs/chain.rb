@@ -59,6 +59,7 @@ module Chaton
       # Runs the block inside all middleware.
       #
       # @return [Object] the result of the outermost one
+      # @private
       def invoke(*args, &block)
         return yield if @entries.empty?
 

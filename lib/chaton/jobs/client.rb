@@ -27,6 +27,7 @@ module Chaton
 
       # @param settings [Hash{Symbol=>Object}] {Config::JobsSettings#store_settings}
       # @param forks [Boolean] whether this process forks workers, which may use the client
+      # @private
       def self.for(settings, forks: false)
         require_relative "../native"
         native = Native::JobsClient.new(JSON.generate(settings.merge(forks: forks)))
@@ -35,8 +36,10 @@ module Chaton
         client
       end
 
+      # @private
       attr_reader :native
       # @return [Integer] generation of the format: 6, 7 or 8
+      # @private
       attr_reader :format
 
       def initialize(native, format: 7, setup: Jobs.setup)
@@ -50,6 +53,7 @@ module Chaton
       # @param at [Float, nil] when it is due; nil: now
       # @param retry_of [String, nil] jid of the running job that it continues and whose lock it takes over
       # @return [String, nil] its jid; nil when middleware stopped it or its lock is held
+      # @private
       def one(declared, args, at = nil, retry_of: nil)
         args = accept(declared, args)
         return @native.push_args(declared.queue, declared.head, [args], at).first if plain?(declared)
@@ -62,6 +66,7 @@ module Chaton
       # @param lists [Enumerable<Array>] the arguments of each
       # @param spread_interval [Numeric, nil] see {JobHash.times}
       # @return [Array<String>] jids of those that were stored
+      # @private
       def many(declared, lists, at: nil, batch_size: BATCH_SIZE, spread_interval: nil)
         times = JobHash.times(at, spread_interval, lists)
         each_slice(declared, lists, times, batch_size) { |slice, due| slice_of(declared, slice, due) }
@@ -100,6 +105,7 @@ module Chaton
       # Runs client middleware on a due job and moves it to its queue. Its lock and its batch already count it.
       #
       # @return [Boolean] false when middleware stopped it
+      # @private
       def push_due(item)
         item = through_middleware(item["class"], item) or return false
 
@@ -111,6 +117,7 @@ module Chaton
       # Runs a `jobs` block of a batch: what it enqueues belongs to the batch, and is pushed when it ends.
       #
       # @param bid [String]
+      # @private
       def in_batch(bid)
         outer = Thread.current[BATCH]
         pushes = Thread.current[BATCH] = BatchPushes.new(bid, method(:refused))
@@ -126,6 +133,7 @@ module Chaton
       #
       # @param log [Telemetry::Log, nil] nil: standard error
       # @return [Integer] jobs that are lost
+      # @private
       def finish(log: nil)
         count, classes = @native.finish_pushes
         return 0 unless count
@@ -138,10 +146,12 @@ module Chaton
       end
 
       # @return [Boolean] whether there is client middleware
+      # @private
       def middleware? = !client_middleware.empty? || !SidekiqGem.client_chain.nil?
 
       # @param chain [Chain]
       # @return [Client] the same with this client middleware instead of the application's
+      # @private
       def with(chain) = dup.tap { |copy| copy.client_middleware = chain }
 
       protected

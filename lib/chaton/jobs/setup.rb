@@ -54,6 +54,7 @@ module Chaton
 
       # @param event [Symbol]
       # @return [Array<Proc>]
+      # @private
       def blocks(event) = @events.fetch(event)
 
       # @return [#info] the logger of jobs

@@ -41,6 +41,7 @@ module Chaton
       end
 
       # @return [self]
+      # @private
       def run
         memory = StreamsMemory.new
         former = Streams.swap_client(memory)
