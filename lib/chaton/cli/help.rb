@@ -41,8 +41,8 @@ module Chaton
       TEXT
       # The other sources of settings.
       FILES = <<~TEXT
-        Settings come from the command line, else config/chaton.rb (or a Rails application's config/puma.rb), else
-        the environment. All of them, with those that only a file can set: docs/CONFIGURATION.md.
+        Settings come from the command line, else config/chaton.rb (or Puma's config/puma/ENVIRONMENT.rb or
+        config/puma.rb), else the environment. All of them, with those that only a file can set: docs/CONFIGURATION.md.
       TEXT
 
       # @return [String] of `chaton --help`
