@@ -1,11 +1,9 @@
 # frozen_string_literal: true
 
 require_relative "../native"
-require_relative "../telemetry/size"
 require_relative "heap_cache"
 require_relative "heap_reading"
 require_relative "pinned_objects"
-require_relative "string_dedup"
 
 module Chaton
   module Memory
@@ -16,6 +14,8 @@ module Chaton
     class Settle
       # Objects become old after so many full collections.
       ROUNDS = 4
+      # Ruby's own method, which a subclass of the application cannot replace.
+      SCAN = String.instance_method(:valid_encoding?)
 
       # @param plan [Config::Plan]
       # @param log [Telemetry::Log]
@@ -34,12 +34,12 @@ module Chaton
         return if !forks? && @plan.development?
 
         begun_s = now_s
-        strings = StringDedup.new.merge
         pages = heap_pages
         compacted = tidy
+        scan_strings if forks? && !@warm
         Native::Memory.purge
         Native::Memory.release_main_stack
-        report(begun_s, strings, pages, compacted)
+        report(begun_s, pages, compacted)
         HeapCache.store(@plan, HeapReading.take, log: @log)
       end
 
@@ -72,21 +72,19 @@ module Chaton
         "off (not on this platform)"
       end
 
-      # Process.warmup compacts, where that is possible, and makes all objects old.
+      # Process.warmup compacts, where that is possible, makes all objects old and scans the Strings.
       def move
         @process.respond_to?(:warmup) ? @warm = @process.warmup : @gc.compact
       end
 
-      def report(begun_s, strings, pages, compacted)
+      # Ruby notes a String's encoding in it at its first use, which in a worker would copy a shared page.
+      def scan_strings = ObjectSpace.each_object(String) { |string| SCAN.bind_call(string) }
+
+      def report(begun_s, pages, compacted)
         stat = @gc.stat
         @log.info("memory settled", ms: ((now_s - begun_s) * 1e3).round, live_slots: stat.fetch(:heap_live_slots),
                                     old_objects: stat.fetch(:old_objects), heap_pages_before: pages,
-                                    heap_pages: heap_pages, compact: compacted, **dedup_fields(strings))
-      end
-
-      def dedup_fields(strings)
-        { equal_strings: strings.found, equal_bytes: Telemetry::Size.of(strings.bytes), merged: strings.merged,
-          merged_note: strings.note }.compact
+                                    heap_pages: heap_pages, compact: compacted)
       end
 
       # Pages with objects in them.
