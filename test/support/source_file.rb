@@ -2,6 +2,8 @@
 
 # A text file of the project, for the tidiness rules.
 class SourceFile
+  # Pages that are not in the gem are linked to by this address.
+  PAGES = "https://github.com/chaton-rb/chaton/blob/main/"
   ROOT = File.expand_path("../..", __dir__)
   # Generated files: builds, scratch files, measurements, and the packages of the fuzz target.
   GENERATED = %r{\A(?:target|tmp|pkg|doc|\.git|bench/runs|examples/.*/(?:log|storage)|.*/(?:target|tmp|corpus))/}
@@ -58,9 +60,10 @@ class SourceFile
     end
   end
 
-  # @return [Array<String>] files that a document links to
+  # @return [Array<String>] files that a document links to, relative or as a page of the repository
   def links
-    lines.join.scan(/\]\(([^)\s]+)\)/).flatten.grep_v(%r{\A(?:\w+://|#|mailto:)}).map { |link| link.sub(/#.*/, "") }
+    found = lines.join.gsub("](#{PAGES}", "](#{ROOT}/").scan(/\]\(([^)\s]+)\)/).flatten
+    found.grep_v(%r{\A(?:\w+://|#|mailto:)}).map { |link| link.sub(/#.*/, "") }
   end
 
   # Finds functions by their indentation, which rustfmt and rubocop ensure.

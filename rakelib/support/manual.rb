@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
-require_relative "hook_names"
-require_relative "options"
-require_relative "puma_lines"
+require_relative "../../lib/chaton/config/hook_names"
+require_relative "../../lib/chaton/config/options"
+require_relative "../../lib/chaton/config/puma_lines"
 
 module Chaton
   module Config

@@ -2,7 +2,7 @@
 
 require "test_helper"
 require "chaton/config"
-require "chaton/config/manual"
+require_relative "../../../rakelib/support/manual"
 
 class ManualTest < Minitest::Test
   PAGE = File.expand_path("../../../docs/CONFIGURATION.md", __dir__)
