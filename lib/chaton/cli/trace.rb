@@ -16,7 +16,7 @@ module Chaton
         "stop" => ["", "stop; the profile is kept for `report` until the next start"],
         "status" => ["", "print which workers trace, for how long, and how much they have recorded"],
         "top" => ["", "print the stacks that hold most, every two seconds, until Ctrl-C; into a pipe once"],
-        "report" => ["", "print or write what was recorded: as text, a web page, or for a profile viewer"]
+        "report" => ["", "print or write what was recorded: as text, a flame graph, or for a profile viewer"]
       }.freeze
 
       # Text after the list of commands.
@@ -30,8 +30,8 @@ module Chaton
 
         Examples
           chaton trace start && sleep 60 && chaton trace report
-          chaton trace report --output trace.html       a flame graph for a browser
-          chaton trace report --output trace.pb.gz      for pprof; .json is for speedscope, .txt is text
+          chaton trace report --output trace.svg        a flame graph for a browser
+          chaton trace report --output trace.pb.gz      for pprof; .collapsed is for speedscope, .txt is text
           chaton trace start --every 1 --duty 1         follow every object; costs much more
       TEXT
     end

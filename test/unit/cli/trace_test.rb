@@ -78,15 +78,21 @@ class CLITraceTest < CLICase
 
   def test_report_into_a_file_by_its_name
     @made = []
-    { "a.html" => "html", "a.pb.gz" => "pprof", "a.speedscope.json" => "speedscope", "a.folded" => "collapsed",
-      "a.txt" => "text", "a" => "text" }.each do |file, format|
+    formats = { "a.svg" => "svg", "a.pb.gz" => "pprof", "a.folded" => "collapsed", "a.txt" => "text", "a" => "text" }
+    formats.each do |file, format|
       @made << file
       render { assert_equal "#{@root}/#{file}: 8 bytes\n", trace("report", "-o", file)[1] }
       assert_equal [format, "rendered"], [@rendered.last[1], File.read(file)]
     end
-    render { trace("report", "--output", "a.html", "--format", "text") }
+    render { trace("report", "--output", "a.svg", "--format", "text") }
     assert_equal "text", @rendered.last[1]
-    render { assert_match(%r{no/such.html cannot be written: No such file}, trace("report", "-o", "no/such.html")[2]) }
+    render { assert_match(%r{no/such.svg cannot be written: No such file}, trace("report", "-o", "no/such.svg")[2]) }
+  end
+
+  def test_an_ending_without_a_format_says_what_to_write
+    assert_match(/no format for \.html files; write --output FILE\.svg/, trace("report", "-o", "a.html")[2])
+    assert_match(/no format for \.json files; write --output FILE\.collapsed/, trace("report", "-o", "a.json")[2])
+    assert_empty @asked
   end
 
   def test_mistakes
@@ -106,11 +112,11 @@ class CLITraceTest < CLICase
     assert_match(/\Achaton: no server listens at/, err)
   end
 
-  def test_a_page_is_not_for_a_terminal
+  def test_a_picture_is_not_for_a_terminal
     out = Terminal.new
     err = StringIO.new
-    assert_equal 1, Chaton::CLI.start(%w[trace report --format html], out: out, err: err)
-    assert_equal "chaton: html is not for a terminal; name a file: --output trace.html\n", err.string
+    assert_equal 1, Chaton::CLI.start(%w[trace report --format svg], out: out, err: err)
+    assert_equal "chaton: svg is not for a terminal; name a file: --output trace.svg\n", err.string
     assert_empty @asked
   end
 

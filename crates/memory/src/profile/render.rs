@@ -2,11 +2,8 @@
 
 mod collapsed;
 mod flame;
-mod html;
 mod numbers;
 mod pprof;
-mod protobuf;
-mod speedscope;
 mod tables;
 mod text;
 
@@ -20,14 +17,12 @@ pub enum ReportFormat {
     /// A line per stack, `root;...;leaf;[Class] weight`: input of flame graph
     /// tools.
     Collapsed,
-    /// JSON for speedscope, with one profile each for live, allocated and freed objects.
-    Speedscope,
     /// Gzipped protocol buffer for `pprof`.
     Pprof,
     /// Tables for a terminal.
     Text,
-    /// A self-contained page with flame graphs and tables.
-    Html,
+    /// A flame graph as a picture with a script, for a browser.
+    Svg,
 }
 
 impl FromStr for ReportFormat {
@@ -36,13 +31,10 @@ impl FromStr for ReportFormat {
     fn from_str(name: &str) -> Result<Self, String> {
         match name {
             "collapsed" => Ok(Self::Collapsed),
-            "speedscope" => Ok(Self::Speedscope),
             "pprof" => Ok(Self::Pprof),
             "text" => Ok(Self::Text),
-            "html" => Ok(Self::Html),
-            _ => Err(format!(
-                "no format {name:?}; choose one of pprof, speedscope, collapsed, html, text"
-            )),
+            "svg" => Ok(Self::Svg),
+            _ => Err(format!("no format {name:?}; choose one of pprof, collapsed, svg, text")),
         }
     }
 }
@@ -60,7 +52,7 @@ pub enum SampleType {
 }
 
 impl SampleType {
-    /// All types, in the order of their tabs.
+    /// All types.
     pub const ALL: [SampleType; 3] = [SampleType::Live, SampleType::Allocated, SampleType::Freed];
 
     /// Its name, as [`FromStr`] reads it.
@@ -93,11 +85,11 @@ impl FromStr for SampleType {
 /// Options of a view.
 #[derive(Clone, Debug)]
 pub struct RenderOptions {
-    /// The type shown first.
+    /// The type shown, or shown first.
     pub by: SampleType,
     /// Shows bytes, else numbers of objects.
     pub bytes: bool,
-    /// Title of the page or table.
+    /// Title of the table.
     pub title: String,
     /// Bound of the lines of each table.
     pub lines_max: usize,
@@ -114,10 +106,9 @@ impl Report {
     pub fn render(&self, format: ReportFormat, view: &RenderOptions) -> Vec<u8> {
         match format {
             ReportFormat::Collapsed => collapsed::render(self, view.by, view.bytes).into_bytes(),
-            ReportFormat::Speedscope => speedscope::render(self, view),
             ReportFormat::Pprof => pprof::render(self, view),
             ReportFormat::Text => text::render(self, view).into_bytes(),
-            ReportFormat::Html => html::render(self, view).into_bytes(),
+            ReportFormat::Svg => flame::render(self, view),
         }
     }
 }

@@ -3,7 +3,6 @@
 mod bounds;
 mod formats;
 mod gvl_times;
-mod html;
 mod model;
 mod pprof;
 mod report_merge;

@@ -19,7 +19,7 @@ module Chaton
         private_class_method :define_option
 
         # Option => words it takes.
-        CHOICES = { format: %i[text collapsed pprof speedscope html], by: %i[live allocated freed] }.freeze
+        CHOICES = { format: %i[text collapsed pprof svg], by: %i[live allocated freed] }.freeze
         # By name.
         OWN = {
           worker: define_option(:worker, Config::Types::Number.new(0..100_000),
@@ -32,7 +32,7 @@ module Chaton
           window_ms: define_option(:window_ms, Config::Options[:trace_window_ms].type,
                                    "How long it is on without a break.", placeholder: "MS"),
           format: define_option(:format, Config::Types::OneOf.new(*CHOICES[:format]),
-                                "text, collapsed (stacks for a flame graph, a line each), pprof, speedscope or html.",
+                                "text, collapsed (stacks, also for speedscope), pprof or svg (a flame graph).",
                                 placeholder: "NAME", default_text: "by the name of the file, else text"),
           by: define_option(:by, Config::Types::OneOf.new(*CHOICES[:by]),
                             "What stacks are ordered by: bytes still alive, all that were allocated, or those freed.",

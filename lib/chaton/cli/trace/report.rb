@@ -12,16 +12,19 @@ module Chaton
         include Rendering
 
         # Extension of a file => format.
-        ENDINGS = { ".html" => :html, ".htm" => :html, ".pb" => :pprof, ".gz" => :pprof, ".pprof" => :pprof,
-                    ".json" => :speedscope, ".collapsed" => :collapsed, ".folded" => :collapsed }.freeze
+        ENDINGS = { ".svg" => :svg, ".pb" => :pprof, ".gz" => :pprof, ".pprof" => :pprof, ".collapsed" => :collapsed,
+                    ".folded" => :collapsed }.freeze
+        # Extension for which there is no format => what to name instead.
+        INSTEAD = { ".html" => "FILE.svg, a flame graph for a browser",
+                    ".json" => "FILE.collapsed, which speedscope opens" }.freeze
         # Formats that are not for a terminal => name of a file.
-        FOR_FILES = { pprof: "trace.pb.gz", speedscope: "trace.speedscope.json", html: "trace.html" }.freeze
+        FOR_FILES = { pprof: "trace.pb.gz", svg: "trace.svg" }.freeze
 
         def self.own_options = %i[worker format by output]
 
         def run
           file = value(:output)
-          format = value(:format) || ENDINGS.fetch(File.extname(file.to_s), :text)
+          format = value(:format) || format_of(file.to_s)
           by = value(:by)
           refuse_terminal(format) unless file
           result = ask_workers("report")
@@ -32,6 +35,14 @@ module Chaton
         end
 
         private
+
+        def format_of(file)
+          ending = File.extname(file)
+          instead = INSTEAD[ending]
+          raise ConfigError, "there is no format for #{ending} files; write --output #{instead}" if instead
+
+          ENDINGS.fetch(ending, :text)
+        end
 
         def refuse_terminal(format)
           return unless FOR_FILES.key?(format) && @out.respond_to?(:tty?) && @out.tty?

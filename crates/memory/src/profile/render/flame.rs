@@ -1,8 +1,4 @@
-//! One flame graph as a document of its own, for a frame of the report's page.
-//!
-//! The graph's script finds elements by their ids, so two graphs cannot share a
-//! document. It also keeps its state in the address, which fails in a document without
-//! one: that call is disabled.
+//! A flame graph of one sample type, by inferno: a picture with a script in it, which searches and zooms.
 
 use inferno::flamegraph::color::{BackgroundColor, BasicPalette, Color};
 use inferno::flamegraph::{from_lines, Direction, Options, Palette, TextTruncateDirection};
@@ -14,32 +10,30 @@ use rustc_hash::FxHashMap;
 /// Narrower blocks (in percent of the width) are left out: they would be less than a pixel wide.
 const WIDTH_MIN: f64 = 0.05;
 
-const HEAD: &str = include_str!("flame.html");
-
-/// The document, or `None` if there is nothing to draw.
-pub(super) fn render(report: &Report, by: SampleType, view: &RenderOptions) -> Option<String> {
-    let lines = FlameTree::of(report, by, view.bytes).lines(report, WIDTH_MIN / 100.0);
+/// An empty picture says so: inferno refuses to draw none.
+pub(super) fn render(report: &Report, view: &RenderOptions) -> Vec<u8> {
+    let lines = FlameTree::of(report, view.by, view.bytes).lines(report, WIDTH_MIN / 100.0);
+    let lines =
+        if lines.is_empty() { format!("nothing {} was sampled 1", view.by.name()) } else { lines };
     let mut options = Options::default();
-    options.title = format!("{} {}", by.name(), if view.bytes { "bytes" } else { "objects" });
+    options.title = format!("{} {}", view.by.name(), if view.bytes { "bytes" } else { "objects" });
     options.count_name = if view.bytes { "bytes" } else { "objects" }.into();
-    options.colors = Palette::Basic(match by {
+    options.colors = Palette::Basic(match view.by {
         SampleType::Live => BasicPalette::Orange,
         SampleType::Allocated => BasicPalette::Yellow,
         SampleType::Freed => BasicPalette::Aqua,
     });
     options.bgcolors = Some(BackgroundColor::Flat(Color { r: 255, g: 255, b: 255 }));
-    // The root on top, where a scrolling frame begins.
+    // The root on top, where a browser begins to show it.
     options.direction = Direction::Inverted;
     options.text_truncate_direction = TextTruncateDirection::Right;
     options.name_type = String::new();
     options.deterministic = true;
     options.min_width = WIDTH_MIN;
     let mut svg = Vec::new();
-    from_lines(&mut options, lines.lines(), &mut svg).ok()?;
-    let svg = String::from_utf8(svg).ok()?;
-    // The XML declaration before it is left out of a page.
-    let start = svg.find("<svg")?;
-    Some(format!("{HEAD}{}", &svg[start..]))
+    // Writing to memory cannot fail, and there is a line.
+    let _ = from_lines(&mut options, lines.lines(), &mut svg);
+    svg
 }
 
 /// The blocks of the graph. Those too narrow to be seen, which are most, are removed

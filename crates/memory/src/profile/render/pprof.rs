@@ -9,9 +9,9 @@ use std::io::Write;
 
 use flate2::write::GzEncoder;
 use flate2::Compression;
+use prost::Message;
 
 use super::super::{ObjectTotals, Report, SiteRow, AGES, AGE_NAMES};
-use super::protobuf::ProtobufMessage;
 use super::{RenderOptions, SampleType};
 
 /// Sample types, in the order of the values of each sample.
@@ -24,10 +24,110 @@ const TYPES: [(&str, &str); 6] = [
     ("freed_space", "bytes"),
 ];
 
+#[derive(Clone, PartialEq, Message)]
+struct Profile {
+    #[prost(message, repeated, tag = "1")]
+    sample_type: Vec<ValueType>,
+    #[prost(message, repeated, tag = "2")]
+    sample: Vec<Sample>,
+    #[prost(message, repeated, tag = "3")]
+    mapping: Vec<Mapping>,
+    #[prost(message, repeated, tag = "4")]
+    location: Vec<Location>,
+    #[prost(message, repeated, tag = "5")]
+    function: Vec<Function>,
+    #[prost(string, repeated, tag = "6")]
+    string_table: Vec<String>,
+    #[prost(int64, tag = "9")]
+    time_nanos: i64,
+    #[prost(int64, tag = "10")]
+    duration_nanos: i64,
+    #[prost(message, optional, tag = "11")]
+    period_type: Option<ValueType>,
+    #[prost(int64, tag = "12")]
+    period: i64,
+    #[prost(int64, repeated, tag = "13")]
+    comment: Vec<i64>,
+    #[prost(int64, tag = "14")]
+    default_sample_type: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ValueType {
+    #[prost(int64, tag = "1")]
+    r#type: i64,
+    #[prost(int64, tag = "2")]
+    unit: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Sample {
+    #[prost(uint64, repeated, tag = "1")]
+    location_id: Vec<u64>,
+    #[prost(int64, repeated, tag = "2")]
+    value: Vec<i64>,
+    #[prost(message, repeated, tag = "3")]
+    label: Vec<Label>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Label {
+    #[prost(int64, tag = "1")]
+    key: i64,
+    #[prost(int64, tag = "2")]
+    str: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Mapping {
+    #[prost(uint64, tag = "1")]
+    id: u64,
+    #[prost(int64, tag = "5")]
+    filename: i64,
+    #[prost(bool, tag = "7")]
+    has_functions: bool,
+    #[prost(bool, tag = "8")]
+    has_filenames: bool,
+    #[prost(bool, tag = "9")]
+    has_line_numbers: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Location {
+    #[prost(uint64, tag = "1")]
+    id: u64,
+    #[prost(uint64, tag = "2")]
+    mapping_id: u64,
+    #[prost(message, repeated, tag = "4")]
+    line: Vec<Line>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Line {
+    #[prost(uint64, tag = "1")]
+    function_id: u64,
+    #[prost(int64, tag = "2")]
+    line: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Function {
+    #[prost(uint64, tag = "1")]
+    id: u64,
+    #[prost(int64, tag = "2")]
+    name: i64,
+    #[prost(int64, tag = "3")]
+    system_name: i64,
+    #[prost(int64, tag = "4")]
+    filename: i64,
+    #[prost(int64, tag = "5")]
+    start_line: i64,
+}
+
 /// Strings without duplicates, referred to by number; number 0 is the empty one.
 struct StringTable {
     list: Vec<String>,
-    numbers: HashMap<String, u64>,
+    numbers: HashMap<String, i64>,
 }
 
 impl StringTable {
@@ -35,11 +135,11 @@ impl StringTable {
         Self { list: vec![String::new()], numbers: HashMap::from([(String::new(), 0)]) }
     }
 
-    fn number(&mut self, text: &str) -> u64 {
+    fn number(&mut self, text: &str) -> i64 {
         if let Some(&known) = self.numbers.get(text) {
             return known;
         }
-        let number = self.list.len() as u64;
+        let number = self.list.len() as i64;
         self.list.push(text.into());
         self.numbers.insert(text.into(), number);
         number
@@ -48,123 +148,95 @@ impl StringTable {
 
 pub(super) fn render(report: &Report, view: &RenderOptions) -> Vec<u8> {
     let mut strings = StringTable::new();
-    let mut profile = ProtobufMessage::default();
-    for (name, unit) in TYPES {
-        let mut value_type = ProtobufMessage::default();
-        value_type.number(1, strings.number(name)).number(2, strings.number(unit));
-        profile.message(1, &value_type);
-    }
+    let mut value_type =
+        |(name, unit)| ValueType { r#type: strings.number(name), unit: strings.number(unit) };
+    let sample_type = TYPES.into_iter().map(&mut value_type).collect();
+    let period_type = Some(value_type(("objects", "count")));
+    let abouts = || report.sources.iter().map(|source| &source.about);
+    let started_s = abouts().map(|about| about.started_unix_s).fold(f64::INFINITY, f64::min);
+    let seconds = abouts().map(|about| about.seconds).fold(0.0, f64::max);
+    let mut profile = Profile {
+        sample_type,
+        // Functions, files and lines are known, so pprof need not read a binary.
+        mapping: vec![Mapping {
+            id: 1,
+            filename: strings.number("ruby"),
+            has_functions: true,
+            has_filenames: true,
+            has_line_numbers: true,
+        }],
+        location: report.locations.iter().zip(1..).map(location).collect(),
+        time_nanos: if started_s.is_finite() { (started_s.max(0.0) * 1e9) as i64 } else { 0 },
+        duration_nanos: (seconds.max(0.0) * 1e9) as i64,
+        period_type,
+        period: abouts().map(|about| i64::from(about.every)).max().unwrap_or(0),
+        default_sample_type: strings.number(default_type(view)),
+        ..Profile::default()
+    };
     for row in &report.rows {
-        samples(&mut profile, report, row, &mut strings);
+        samples(&mut profile.sample, report, row, &mut strings);
     }
-    code(&mut profile, report, &mut strings);
-    head(&mut profile, report, view, &mut strings);
-    for text in &strings.list {
-        profile.bytes(6, text.as_bytes());
+    for (number, frame) in report.frames.iter().enumerate() {
+        let name = strings.number(&frame.label);
+        profile.function.push(Function {
+            id: number as u64 + 1,
+            name,
+            system_name: name,
+            filename: strings.number(&frame.path),
+            start_line: i64::from(frame.line),
+        });
     }
-    gzip(&profile.into_bytes())
+    profile.comment = std::iter::once(view.title.as_str())
+        .chain(abouts().filter_map(|about| about.note.as_deref()))
+        .map(|comment| strings.number(comment))
+        .collect();
+    profile.string_table = strings.list;
+    gzip(&profile.encode_to_vec())
 }
 
-fn samples(
-    profile: &mut ProtobufMessage,
-    report: &Report,
-    row: &SiteRow,
-    strings: &mut StringTable,
-) {
+/// Ids start at 1.
+fn location(((frame, line), id): (&(u32, u32), u64)) -> Location {
+    let line = Line { function_id: u64::from(*frame) + 1, line: i64::from(*line) };
+    Location { id, mapping_id: 1, line: vec![line] }
+}
+
+fn samples(list: &mut Vec<Sample>, report: &Report, row: &SiteRow, strings: &mut StringTable) {
     let stack = report.stacks.get(row.stack as usize).map_or(&[][..], Vec::as_slice);
-    let locations: Vec<u64> = stack.iter().map(|location| u64::from(*location) + 1).collect();
-    let class = (strings.number("class"), strings.number(report.class(row.class)));
+    let location_id: Vec<u64> = stack.iter().map(|location| u64::from(*location) + 1).collect();
+    let class =
+        Label { key: strings.number("class"), str: strings.number(report.class(row.class)) };
     let tally = &row.tally;
     let none = ObjectTotals::default();
-    if let Some(values) = values(tally.allocated, none, none) {
-        sample(profile, &locations, &values, &[class]);
+    if let Some(value) = values(tally.allocated, none, none) {
+        let label = vec![class.clone()];
+        list.push(Sample { location_id: location_id.clone(), value, label });
     }
     for (bucket, name) in AGE_NAMES.iter().enumerate().take(AGES) {
-        if let Some(values) = values(none, tally.live_ages[bucket], tally.freed_ages[bucket]) {
-            let age = (strings.number("age"), strings.number(name));
-            sample(profile, &locations, &values, &[class, age]);
+        if let Some(value) = values(none, tally.live_ages[bucket], tally.freed_ages[bucket]) {
+            let age = Label { key: strings.number("age"), str: strings.number(name) };
+            let label = vec![class.clone(), age];
+            list.push(Sample { location_id: location_id.clone(), value, label });
         }
     }
 }
 
-fn values(allocated: ObjectTotals, live: ObjectTotals, freed: ObjectTotals) -> Option<[u64; 6]> {
-    let whole = |value: f64| value.round().max(0.0) as u64;
-    let values = [
-        whole(allocated.objects),
-        whole(allocated.bytes),
-        whole(live.objects),
-        whole(live.bytes),
-        whole(freed.objects),
-        whole(freed.bytes),
-    ];
+fn values(allocated: ObjectTotals, live: ObjectTotals, freed: ObjectTotals) -> Option<Vec<i64>> {
+    let whole = |value: f64| value.round().max(0.0) as i64;
+    let totals = [allocated, live, freed];
+    let values = totals.iter().flat_map(|total| [whole(total.objects), whole(total.bytes)]);
+    let values: Vec<i64> = values.collect();
     values.iter().any(|value| *value > 0).then_some(values)
 }
 
-fn sample(profile: &mut ProtobufMessage, locations: &[u64], values: &[u64], labels: &[(u64, u64)]) {
-    let mut message = ProtobufMessage::default();
-    message.packed(1, locations).packed(2, values);
-    for (key, text) in labels {
-        let mut label = ProtobufMessage::default();
-        label.number(1, *key).number(2, *text);
-        message.message(3, &label);
-    }
-    profile.message(2, &message);
-}
-
-/// Mapping, locations and functions. Ids start at 1.
-fn code(profile: &mut ProtobufMessage, report: &Report, strings: &mut StringTable) {
-    let mut mapping = ProtobufMessage::default();
-    mapping.number(1, 1).number(5, strings.number("ruby"));
-    // Functions, files and lines are known, so pprof need not read a binary.
-    mapping.number(7, 1).number(8, 1).number(9, 1);
-    profile.message(3, &mapping);
-    for (number, (frame, line)) in report.locations.iter().enumerate() {
-        let mut code_line = ProtobufMessage::default();
-        code_line.number(1, u64::from(*frame) + 1).number(2, u64::from(*line));
-        let mut location = ProtobufMessage::default();
-        location.number(1, number as u64 + 1).number(2, 1).message(4, &code_line);
-        profile.message(4, &location);
-    }
-    for (number, frame) in report.frames.iter().enumerate() {
-        let mut function = ProtobufMessage::default();
-        let name = strings.number(&frame.label);
-        function.number(1, number as u64 + 1).number(2, name).number(3, name);
-        function.number(4, strings.number(&frame.path)).number(5, u64::from(frame.line));
-        profile.message(5, &function);
-    }
-}
-
-fn head(
-    profile: &mut ProtobufMessage,
-    report: &Report,
-    view: &RenderOptions,
-    strings: &mut StringTable,
-) {
-    let abouts = || report.sources.iter().map(|source| &source.about);
-    let started = abouts().map(|about| about.started_unix_s).fold(f64::INFINITY, f64::min);
-    let seconds = abouts().map(|about| about.seconds).fold(0.0, f64::max);
-    if started.is_finite() {
-        profile.number(9, (started.max(0.0) * 1e9) as u64);
-    }
-    profile.number(10, (seconds.max(0.0) * 1e9) as u64);
-    let mut period_type = ProtobufMessage::default();
-    period_type.number(1, strings.number("objects")).number(2, strings.number("count"));
-    profile.message(11, &period_type);
-    profile.number(12, abouts().map(|about| u64::from(about.every)).max().unwrap_or(0));
-    let comments: Vec<u64> = std::iter::once(view.title.as_str())
-        .chain(abouts().filter_map(|about| about.note.as_deref()))
-        .map(|comment| strings.number(comment))
-        .collect();
-    profile.packed(13, &comments);
-    let default = match (view.by, view.bytes) {
+fn default_type(view: &RenderOptions) -> &'static str {
+    match (view.by, view.bytes) {
         (SampleType::Live, true) => "inuse_space",
         (SampleType::Live, false) => "inuse_objects",
         (SampleType::Allocated, true) => "alloc_space",
         (SampleType::Allocated, false) => "alloc_objects",
         (SampleType::Freed, true) => "freed_space",
         (SampleType::Freed, false) => "freed_objects",
-    };
-    profile.number(14, strings.number(default));
+    }
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {

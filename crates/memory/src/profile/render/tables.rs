@@ -53,27 +53,6 @@ pub(super) fn classes(report: &Report, by: SampleType, bytes: bool) -> Vec<(Stri
     ordered(classes, |(class, tally): &(String, SiteTotals)| (by.of(tally, bytes), class.clone()))
 }
 
-/// A whole stack with its class, as text, innermost frame first.
-pub(super) struct StackLine {
-    pub(super) frames: Vec<String>,
-    pub(super) class: String,
-    pub(super) tally: SiteTotals,
-}
-
-/// The heaviest stacks.
-pub(super) fn stacks(report: &Report, by: SampleType, bytes: bool, max: usize) -> Vec<StackLine> {
-    let mut rows: Vec<_> = report.rows.iter().collect();
-    rows.sort_by(|a, b| by.of(&b.tally, bytes).total_cmp(&by.of(&a.tally, bytes)));
-    let heavy = rows.into_iter().filter(|row| by.of(&row.tally, bytes) > 0.0).take(max);
-    heavy
-        .map(|row| StackLine {
-            frames: report.stack(row.stack).map(|(frame, line)| frame_text(frame, line)).collect(),
-            class: report.class(row.class).into(),
-            tally: row.tally.clone(),
-        })
-        .collect()
-}
-
 fn ordered<T>(list: Vec<T>, key: impl Fn(&T) -> (f64, String)) -> Vec<T> {
     let mut keyed: Vec<((f64, String), T)> = list.into_iter().map(|one| (key(&one), one)).collect();
     keyed.sort_by(|((a, name), _), ((b, other), _)| b.total_cmp(a).then_with(|| name.cmp(other)));
