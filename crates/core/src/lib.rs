@@ -42,6 +42,7 @@
 
 mod atomic_text;
 pub mod backoff;
+pub mod calendar;
 #[cfg_attr(loom, path = "../loom/clock.rs")]
 pub mod clock;
 pub mod engine;

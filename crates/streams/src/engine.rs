@@ -11,7 +11,6 @@ mod assigned_partition;
 mod context;
 mod group;
 mod group_partitions;
-mod iso_8601;
 mod partition_state;
 mod poller;
 mod room;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use chaton_core::calendar;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -191,22 +192,15 @@ fn time(tag: u8, text: &[u8]) -> Option<SystemTime> {
     const UTC_TIME: u8 = 0x17;
     let text = std::str::from_utf8(text).ok()?.strip_suffix('Z')?;
     let (year, rest) = text.split_at_checked(text.len().checked_sub(10)?)?;
-    let field = |at: usize| rest.get(at..at + 2)?.parse::<u64>().ok();
-    let year = match year.parse::<u64>().ok()? {
+    let field = |at: usize| rest.get(at..at + 2)?.parse::<i64>().ok();
+    let year = match year.parse::<i64>().ok()? {
         short if tag == UTC_TIME => short + if short < 50 { 2000 } else { 1900 },
         year => year,
     };
     let (month, day) = (field(0)?, field(2)?);
-    // Days of the civil calendar since 1970, with years that begin in March.
-    let (shifted_year, shifted_month) =
-        if month > 2 { (year, month - 3) } else { (year.checked_sub(1)?, month + 9) };
-    let days = 365 * shifted_year + shifted_year / 4 - shifted_year / 100
-        + shifted_year / 400
-        + (153 * shifted_month + 2) / 5
-        + day;
-    let days = days.checked_sub(719_469)?;
-    let seconds = days * 86_400 + field(4)? * 3600 + field(6)? * 60 + field(8)?;
-    UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
+    let seconds =
+        calendar::day(year, month, day) * 86_400 + field(4)? * 3600 + field(6)? * 60 + field(8)?;
+    UNIX_EPOCH.checked_add(Duration::from_secs(seconds.try_into().ok()?))
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use chaton_core::calendar::date_text;
+
 use super::resp::{Pipeline, RespValue};
 use super::scripts::Script;
 use super::store::RedisStore;
@@ -32,7 +34,7 @@ impl RedisStore {
         let lease = self.options.lease;
         let ttl = lease.as_secs() + u64::from(lease.subsec_nanos() > 0);
         pipeline.word(report.identity).word(report.process_key).number(ttl.max(SHOWN_S_MIN));
-        pipeline.word(day(report.now_s)).number(report.processed).number(report.failed);
+        pipeline.word(date_text(report.now_s)).number(report.processed).number(report.failed);
         pipeline.number(14).word("info").word(report.info).word("busy").number(report.busy as u64);
         pipeline.word("beat").float(report.now_s).word("rtt_us").number(report.rtt_us);
         pipeline.word("quiet").word(if report.quiet { "true" } else { "false" });
@@ -236,32 +238,9 @@ fn short(payload: &[u8]) -> String {
     String::from_utf8(fields.to_vec()).unwrap_or_else(|_| "{}".into())
 }
 
-/// `YYYY-MM-DD` of a time, UTC: the civil calendar from a count of days
-/// (Howard Hinnant, "chrono-compatible low-level date algorithms").
-fn day(now_s: f64) -> String {
-    let days = (now_s / 86400.0).floor() as i64 + 719_468;
-    let era = days.div_euclid(146_097);
-    let of_era = days.rem_euclid(146_097);
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let shifted = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = year + era * 400 + i64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn formats_the_day() {
-        assert_eq!(day(0.0), "1970-01-01");
-        assert_eq!(day(951_782_400.0), "2000-02-29");
-        assert_eq!(day(1_700_000_000.5), "2023-11-14");
-        assert_eq!(day(4_107_542_399.0), "2100-02-28");
-    }
 
     #[test]
     fn shows_a_long_job_without_its_arguments() {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::super::{Report, SiteTotals};
-use super::{frame_text, short, SampleType};
+use super::{short, SampleType};
 
 /// Objects of one class allocated at one line of code.
 pub(super) struct TableLine {

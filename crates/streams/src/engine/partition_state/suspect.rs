@@ -3,7 +3,8 @@
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use super::super::iso_8601::iso_8601;
+use chaton_core::calendar::iso_8601;
+
 use super::super::suspects::{lane_id, PartitionDeaths, POISON_DEATHS, SUSPECT_DEATHS};
 use super::deliver::NextStep;
 use super::key_lane::{LaneState, ReadyItem, WaitReason};

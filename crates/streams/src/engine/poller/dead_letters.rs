@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use chaton_core::calendar::iso_8601;
+
 use super::super::assigned_partition::AssignedPartition;
-use super::super::iso_8601::iso_8601;
 use super::super::partition_state::PendingDeadLetter;
 use super::Poller;
 use crate::log::{self, Partition, Producer};
