@@ -43,7 +43,7 @@ class SettleIntegrationTest < Minitest::Test
   def test_extensions_work_after_compaction_before_the_forks
     needs_gems "nokogiri", "pg", "sqlite3"
     server = boot(rackup: GEMS, config: COMPACT)
-    assert_match(/memory settled .* compact=on /, server.log)
+    assert_match(/memory settled .* compact=on$/, server.log)
     ask_all(server, [*NativeGems::NAMES, "callbacks"])
   end
 
@@ -75,7 +75,7 @@ class SettleIntegrationTest < Minitest::Test
 
   def test_after_an_early_crash_the_code_is_loaded_without_compaction
     server = boot(config: COMPACT)
-    assert_match(/memory settled .* compact=on /, server.log)
+    assert_match(/memory settled .* compact=on$/, server.log)
     server.signal("SEGV", server.workers.first)
     server.wait_line(/may not support heap compaction. The code is loaded again without it/)
     server.wait_line(/memory settled .* compact="off \(memory { compact false }\)"/)

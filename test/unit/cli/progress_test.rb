@@ -22,8 +22,9 @@ class ProgressTest < Minitest::Test
     end
   end
 
-  def on(io, total, title: "delete", &)
-    Chaton::CLI::Progress.on(io, title, total, clock: -> { @now_s }, &)
+  # Named: after a lambda, Ruby 3.1 does not find an anonymous block.
+  def on(io, total, title: "delete", &block)
+    Chaton::CLI::Progress.on(io, title, total, clock: -> { @now_s }, &block)
   end
 
   def test_a_terminal_gets_a_bar_that_is_wiped_away

@@ -16,8 +16,8 @@ class JobsConfigTest < ConfigCase
     jobs = jobs("")
     assert_equal ["sqlite://#{@root}/storage/chaton_development.db", true, 60.0, 10_000],
                  [jobs.store, *jobs.store_settings.values_at(:durable, :lease_s, :dead_max)]
-    assert_equal [[["default", 1]], "strict", [], [], 25], [jobs.queues, jobs.mode, jobs.load, jobs.crons,
-                                                            jobs.retries_max]
+    assert_equal [[["default", 1]], "strict", [], [], nil],
+                 [jobs.queues, jobs.mode, jobs.load, jobs.crons, jobs.retries_max]
     assert_equal [0.005, 1000, 0.002, 5.0, 0.25], [jobs.prefetch_s, jobs.prefetch_max, jobs.ack_delay_s, jobs.beat_s,
                                                    jobs.limit_retry_s]
     assert_equal 0.0, jobs.catch_up_s, "in development"

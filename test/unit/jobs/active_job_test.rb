@@ -182,7 +182,8 @@ class ActiveJobTest < JobsUnitCase
     assert_equal "ActiveJob::QueueAdapters::ChatonAdapter", in_process(<<~RUBY)
       require "chaton"
       abort "too early" if defined?(ActiveJob) || defined?(Sidekiq)
-      Chaton::Jobs::GemWatch.during(server: false) { require "active_job" }
+      require "chaton/rails_watch"
+      Chaton::RailsWatch.during { require "active_job" }
       ActiveJob::Base.queue_adapter = :chaton
       print ActiveJob::Base.queue_adapter.class
     RUBY

@@ -42,7 +42,7 @@ class SettleTest < Minitest::Test
     gc = Compacting.new
     settle("workers 2\n#{COMPACT}", gc: gc)
     assert_equal %i[start compact start start], gc.calls
-    facts = /memory settled  ms=\d+ live_slots=\d+ old_objects=\d+ heap_pages_before=\d+ heap_pages=\d+ compact=on /
+    facts = /memory settled  ms=\d+ live_slots=\d+ old_objects=\d+ heap_pages_before=\d+ heap_pages=\d+ compact=on$/
     assert_match(facts, @output.string)
   end
 
@@ -72,7 +72,7 @@ class SettleTest < Minitest::Test
     gc = Compacting.new
     settle("workers 2\n#{COMPACT}", gc: gc, process: Warming.new(gc.calls))
     assert_equal %i[start warmup], gc.calls
-    assert_match(/compact=on /, @output.string)
+    assert_match(/compact=on$/, @output.string)
     settle("workers 2\n#{COMPACT}", gc: gc = FakeGC.new, process: Warming.new(gc.calls))
     assert_equal %i[start warmup], gc.calls
     assert_match(/not on this platform/, @output.string)
