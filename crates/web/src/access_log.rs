@@ -6,10 +6,22 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use chaton_core::log::{self, Output};
 use parking_lot::Mutex;
+use serde::Deserialize;
 
-use crate::config::AccessLog;
 use crate::date::http_date;
 use crate::head::{RequestHead, Version};
+
+/// The form of the access log, which goes to descriptor 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AccessLog {
+    /// No access log.
+    Off,
+    /// The common log format followed by the duration in ms.
+    Common,
+    /// One JSON object a line.
+    Json,
+}
 
 /// Gathered lines are written early past this size.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;

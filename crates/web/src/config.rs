@@ -10,11 +10,12 @@ use chaton_core::process::scoreboard::{Scoreboard, WorkerGauges};
 use chaton_core::settings::{millis, seconds};
 use serde::Deserialize;
 
-use crate::budget::BudgetLimits;
+use crate::access_log::AccessLog;
 use crate::compression::CompressionSettings;
 use crate::forwarded::{ForwardedSettings, Network};
-use crate::limits::{Limits, Timeouts};
-use crate::static_files::StaticSettings;
+use crate::limits::{BudgetLimits, Limits, Timeouts};
+use crate::path_patterns::is_among;
+use crate::static_settings::StaticSettings;
 use crate::tls::TlsSettings;
 
 /// The kind of a listening socket.
@@ -37,18 +38,6 @@ pub struct Listener {
     pub label: String,
     /// How its connections are encrypted; `None`: they are not.
     pub tls: Option<TlsSettings>,
-}
-
-/// The form of the access log, which goes to descriptor 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum AccessLog {
-    /// No access log.
-    Off,
-    /// The common log format followed by the duration in ms.
-    Common,
-    /// One JSON object a line.
-    Json,
 }
 
 /// A listener whose connections begin with a header of the PROXY protocol.
@@ -178,12 +167,4 @@ impl Config {
     pub(crate) fn own_gauges(&self) -> Option<&WorkerGauges> {
         self.scoreboard.as_ref().map(|scoreboard| scoreboard.slot(self.slot))
     }
-}
-
-/// Whether one of the patterns is this path; a `*` at the end stands for any rest.
-pub(crate) fn is_among(path: &[u8], patterns: &[String]) -> bool {
-    patterns.iter().any(|pattern| match pattern.strip_suffix('*') {
-        Some(prefix) => path.starts_with(prefix.as_bytes()),
-        None => path == pattern.as_bytes(),
-    })
 }

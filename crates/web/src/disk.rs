@@ -13,9 +13,11 @@ use rustix::io::{pread, preadv2, Errno, ReadWriteFlags};
 
 use tokio::sync::Semaphore;
 
-use crate::engine::DISK_THREADS_MAX;
 use crate::socket;
 
+/// Threads that wait for the disk: to write large request bodies to their files, and to find and read
+/// files that are not in memory. More of them wait for each other, as they would for the disk.
+pub(crate) const DISK_THREADS_MAX: usize = 4;
 /// Bytes brought into memory at once, or looked for. With 1 MiB the changes of threads cost more than the reading of what is
 /// there; but the first byte waits for all of them.
 const WINDOW_BYTES: u64 = 4 * 1024 * 1024;

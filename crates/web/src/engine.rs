@@ -20,6 +20,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::accept::Acceptor;
 use crate::config::{Config, Listener, ListenerKind};
+use crate::disk::DISK_THREADS_MAX;
 use crate::error::Error;
 use crate::exchange::Exchange;
 use crate::server_state::ServerState;
@@ -31,10 +32,6 @@ use crate::tls::{TicketSecret, TlsListener, TlsSettings};
 /// Tasks run before the IO thread polls for new events: a whole batch of
 /// responses is written between two polls.
 const EVENT_INTERVAL: u32 = 256;
-
-/// Threads that wait for the disk: to write large request bodies to their files, and to find and read
-/// files that are not in memory. More of them wait for each other, as they would for the disk.
-pub(crate) const DISK_THREADS_MAX: usize = 4;
 
 /// A running web engine.
 ///

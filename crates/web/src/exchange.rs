@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use chaton_core::work::{Role, Work};
 use parking_lot::{Condvar, Mutex};
 
+use crate::access_log::AccessLog;
 use crate::body_part::BodyPart;
 use crate::budget::ConnectionBudget;
 use crate::compression::Encoder;
-use crate::config::AccessLog;
 use crate::error_response::ErrorResponse;
 use crate::forwarded::Peer;
 use crate::head::{RequestHead, Version};
@@ -121,7 +121,13 @@ impl Exchange {
 
     /// Its times so far, if the settings say that clients learn them.
     pub fn timing(&self) -> Option<ServerTiming> {
-        self.context.config.server_timing.then(|| ServerTiming::of(self))
+        if !self.context.config.server_timing {
+            return None;
+        }
+        let took = self.received_at.elapsed();
+        let waited = self.waited().unwrap_or_default();
+        let queue = self.waited_before(took) + waited;
+        Some(ServerTiming { queue, app: took.saturating_sub(waited) })
     }
 
     /// The client, if the connection is encrypted.

@@ -41,11 +41,13 @@ pub mod head;
 pub mod limits;
 mod line_gate;
 mod media_type;
+mod path_patterns;
 mod pending_response;
 mod preconditions;
 pub mod proxy_protocol;
 mod read_buffer;
 mod ready_queue;
+mod relays;
 mod request_body;
 mod request_start;
 pub mod response_head;
@@ -54,16 +56,18 @@ mod server_state;
 mod server_timing;
 mod socket;
 mod static_files;
+mod static_settings;
 mod stats;
 pub mod status;
 mod streamed_body;
 mod tls;
 
+pub use access_log::AccessLog;
 pub use body_part::BodyPart;
-pub use budget::{BudgetLimits, BudgetShare};
+pub use budget::BudgetShare;
 pub use chunked::{ChunkError, ChunkedDecoder};
 pub use compression::CompressionSettings;
-pub use config::{AccessLog, Config, Listener, ListenerKind, ProxyBind};
+pub use config::{Config, Listener, ListenerKind, ProxyBind};
 pub use engine::Engine;
 pub use error::Error;
 pub use exchange::{own_request_id, Exchange};
@@ -72,7 +76,7 @@ pub use forwarded::{
     Forwarded, ForwardedHeader, ForwardedSettings, Network, Peer, Trust, UnlistedPeers,
 };
 pub use head::{parse, BodyFraming, HeadError, Parsed, RequestHead, Span, Version};
-pub use limits::{Limits, Timeouts};
+pub use limits::{BudgetLimits, Limits, Timeouts};
 pub use pending_response::{Capacity, ClientGone};
 pub use request_body::RequestBody;
 pub use response_head::{
@@ -80,7 +84,8 @@ pub use response_head::{
     ResponseHead,
 };
 pub use server_timing::ServerTiming;
-pub use static_files::{open_below, StaticSettings};
+pub use static_files::open_below;
+pub use static_settings::StaticSettings;
 pub use stats::Stats;
 pub use streamed_body::{BodyCut, BodyRead, StreamedBody};
 pub use tls::{CertificateFiles, OldestVersion, TlsPeer, TlsSettings, VerifyMode};

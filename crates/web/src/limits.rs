@@ -6,6 +6,37 @@ use std::time::Duration;
 use chaton_core::settings::{seconds, seconds_or_off};
 use serde::Deserialize;
 
+/// The bounds of the budget. They are no settings: they only have to be smaller than the machine.
+#[derive(Clone, Copy, Debug)]
+pub struct BudgetLimits {
+    /// Bytes in memory for one connection; above it no further request of an HTTP/2 connection is
+    /// taken, and its answers and bodies go to files. A browser's whole page fits several times;
+    /// 12 hostile connections fill the worker's share.
+    pub connection_memory_bytes_max: u64,
+    /// Bytes in memory for all connections. From a half of that on answers and bodies go to files at
+    /// once: the rest is for what disks write and threads produce meanwhile, and for small ones. The
+    /// heap has fragments and garbage beside it.
+    pub memory_bytes_max: u64,
+    /// Bytes in files for all connections, or four of the largest allowed body if that is more.
+    /// A connection may have as much as is left free ("dynamic thresholds", Choudhury and Hahne
+    /// 1998): one alone gets half, and however many there are, another one still gets a part.
+    pub spool_bytes_max: u64,
+    /// Bytes a second that a client must take of what is ready for it, on average over each
+    /// `write_timeout_s` that it lets the server wait; Kestrel's default (MinResponseDataRate).
+    pub reply_rate_min: u64,
+}
+
+impl Default for BudgetLimits {
+    fn default() -> Self {
+        Self {
+            connection_memory_bytes_max: 16 << 20,
+            memory_bytes_max: 256 << 20,
+            spool_bytes_max: 4 << 30,
+            reply_rate_min: 240,
+        }
+    }
+}
+
 /// Bounds of sizes and counts.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -44,6 +75,11 @@ pub struct Limits {
     pub reply_memory_bytes_max: usize,
     /// Bytes of a streamed response spooled to a file; above it the producer waits.
     pub reply_spool_bytes_max: u64,
+}
+
+/// Bytes that have to pass within `time` at so many a second.
+pub(crate) fn bytes_min(rate: u64, time: Duration) -> u64 {
+    ((rate as f64 * time.as_secs_f64()) as u64).max(1)
 }
 
 #[cfg(any(test, feature = "test-support"))]

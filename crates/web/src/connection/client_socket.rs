@@ -11,9 +11,9 @@ use tokio::io::unix::AsyncFd;
 use tokio::io::Interest;
 use tokio::time::{sleep_until, Sleep};
 
+use crate::limits::bytes_min;
 use crate::socket;
 
-use super::request::body_bytes_min;
 use super::tls_session::TlsSession;
 
 /// A non-blocking socket with a deadline.
@@ -308,7 +308,7 @@ impl ClientSocket {
     /// of that; if not, the task is woken when that may be.
     pub fn is_too_slow(&mut self, cx: &mut Context, time: Duration, rate: u64) -> bool {
         while self.poll_expired(cx) {
-            if self.taken < body_bytes_min(rate, time) {
+            if self.taken < bytes_min(rate, time) {
                 return true;
             }
             self.end_output();

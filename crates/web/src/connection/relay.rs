@@ -3,12 +3,9 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::task::{Context, Poll};
-
-use parking_lot::Mutex;
-use rustix::event::{poll, PollFd, PollFlags, Timespec};
 
 use crate::read_buffer::ReadBuffer;
 use crate::server_state::ServerState;
@@ -38,25 +35,6 @@ struct RelayState {
 /// One of the two sides can't go on.
 struct Broken;
 
-/// The application's sides of all relays.
-#[derive(Default)]
-pub(crate) struct Relays(Mutex<Vec<RawFd>>);
-
-impl Relays {
-    /// Whether the application has closed its end of a relay that goes on: its client has not got everything. Without
-    /// encryption the kernel sends the rest, also after the end of the process.
-    pub fn has_unfinished(&self) -> bool {
-        let listed = self.0.lock();
-        // A hang-up is reported without being asked for.
-        // SAFETY: a relay leaves the list, under this lock, before its socket is closed.
-        let sockets: Vec<_> =
-            listed.iter().map(|fd| unsafe { BorrowedFd::borrow_raw(*fd) }).collect();
-        let mut polled: Vec<_> =
-            sockets.iter().map(|socket| PollFd::new(socket, PollFlags::empty())).collect();
-        poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|count| count > 0)
-    }
-}
-
 /// A relay in the list of all.
 struct ListedRelay {
     shared: Arc<ServerState>,
@@ -66,14 +44,14 @@ struct ListedRelay {
 impl ListedRelay {
     fn new(shared: &Arc<ServerState>, application: &ClientSocket) -> Self {
         let fd = application.fd().as_raw_fd();
-        shared.relays.0.lock().push(fd);
+        shared.relays.add(fd);
         Self { shared: Arc::clone(shared), fd }
     }
 }
 
 impl Drop for ListedRelay {
     fn drop(&mut self) {
-        self.shared.relays.0.lock().retain(|fd| *fd != self.fd);
+        self.shared.relays.remove(self.fd);
         self.shared.all_closed.changed();
     }
 }

@@ -3,10 +3,11 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{ready, Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::error_response::ErrorResponse;
 use crate::head::{self, BodyFraming, HeadError, Parsed};
+use crate::limits::bytes_min;
 use crate::request_body::{BodyError, BodyReader};
 use crate::send_buffer::Segment;
 use crate::stats::add;
@@ -236,7 +237,7 @@ impl Connection {
                 Poll::Ready(Err(_)) => return Poll::Ready(Err(Closing::Now)),
                 Poll::Pending if self.socket.poll_expired(cx) => {
                     let time = shared.config.timeouts.body;
-                    if *arrived < body_bytes_min(limits.body_rate_min, time) {
+                    if *arrived < bytes_min(limits.body_rate_min, time) {
                         let text = "The request's body did not arrive in time.";
                         return Poll::Ready(Err(refuse_request(408, text)));
                     }
@@ -278,11 +279,6 @@ impl Connection {
 
 /// The text of a 503 for a body.
 pub(super) const NO_ROOM: &str = "The server holds too much for its clients; try again.";
-
-/// Bytes of a request body that must arrive within `time`.
-pub(super) fn body_bytes_min(rate: u64, time: Duration) -> u64 {
-    ((rate as f64 * time.as_secs_f64()) as u64).max(1)
-}
 
 fn malformed(error: HeadError) -> Closing {
     refuse(error.status(), error.reason())

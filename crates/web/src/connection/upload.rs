@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 
 use tokio::time::{sleep_until, Sleep};
 
+use crate::limits::bytes_min;
 use crate::limits::Limits;
 use crate::request_body::{BodyError, BodyReader, RequestBody};
 use crate::stats::add;
 use crate::streamed_body::{BodyCut, StreamedBody, CONNECTION_ENDED};
 
-use super::request::{body_bytes_min, CONTINUE};
+use super::request::CONTINUE;
 use super::Connection;
 
 /// Bytes one connection reads before others are served.
@@ -57,7 +58,7 @@ impl Upload {
             self.restart_timer(time);
         }
         while self.timer.as_mut().poll(cx).is_ready() {
-            if self.arrived < body_bytes_min(rate_min, time) {
+            if self.arrived < bytes_min(rate_min, time) {
                 return true;
             }
             self.restart_timer(time);

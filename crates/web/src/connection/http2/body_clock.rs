@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use tokio::time::{sleep_until, Sleep};
 
-use super::super::request::body_bytes_min;
+use crate::limits::bytes_min;
+
 use super::window::BodyWindow;
 
 /// A body must bring so many bytes a second, measured over each
@@ -59,7 +60,7 @@ impl BodyClock {
                 return false;
             }
             let could_send = self.openings.is_some() && self.openings == self.window.openings();
-            if could_send && self.arrived < body_bytes_min(self.rate_min, self.time) {
+            if could_send && self.arrived < bytes_min(self.rate_min, self.time) {
                 return true;
             }
             self.timer = None;

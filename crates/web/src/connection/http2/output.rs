@@ -9,8 +9,8 @@ use bytes::Bytes;
 use http::StatusCode;
 
 use crate::disk::FileRange;
+use crate::limits::bytes_min;
 
-use super::super::request::body_bytes_min;
 use super::super::send::{advance, relieve, SentBytes};
 use super::head;
 use super::stream::{Http2Stream, StreamEnd};
@@ -136,7 +136,7 @@ impl Http2Stream {
                 return false;
             }
             let streams = self.client.requests.load(Relaxed).max(1) as u64;
-            if taken < (body_bytes_min(rate, time) / streams).max(1) {
+            if taken < (bytes_min(rate, time) / streams).max(1) {
                 return true;
             }
             self.taken = None;
