@@ -14,7 +14,7 @@ use tokio::time::{sleep_until, Sleep};
 use crate::limits::bytes_min;
 use crate::socket;
 
-use super::tls_session::TlsSession;
+use super::tls_session::{RecordSocket, TlsSession};
 
 /// A non-blocking socket with a deadline.
 ///
@@ -40,6 +40,10 @@ pub(crate) struct ClientSocket {
 }
 
 impl ClientSocket {
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.get_ref().as_fd()
+    }
+
     pub fn new(socket: OwnedFd) -> io::Result<Self> {
         let timer = Box::pin(sleep_until(Instant::now().into()));
         let socket = socket::watch(socket, Interest::READABLE | Interest::WRITABLE)?;
@@ -141,10 +145,6 @@ impl ClientSocket {
         }
     }
 
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        self.socket.get_ref().as_fd()
-    }
-
     pub fn set_deadline(&mut self, at: Instant) {
         self.deadline = Some(at);
     }
@@ -187,37 +187,6 @@ impl ClientSocket {
         let received = session.poll_recv(self, cx, into);
         self.tls = Some(session);
         received
-    }
-
-    /// Reads what has arrived, encrypted or not.
-    pub fn poll_recv_raw(&mut self, cx: &mut Context, into: &mut [u8]) -> Poll<io::Result<usize>> {
-        if self.unannounced {
-            self.unannounced = false;
-            match socket::recv(self.fd(), into) {
-                Err(error) if is_transient(&error) => {}
-                done => {
-                    // After a full buffer the rest stays in the kernel, unannounced.
-                    self.unannounced = matches!(done, Ok(len) if len == into.len());
-                    return Poll::Ready(done);
-                }
-            }
-        }
-        loop {
-            let mut guard = ready!(self.socket.poll_read_ready(cx))?;
-            match socket::recv(guard.get_inner(), into) {
-                Ok(len) => {
-                    // A short read has emptied the socket: the next data comes with
-                    // a new event, so no further read is needed to see that.
-                    if len < into.len() {
-                        guard.clear_ready();
-                    }
-                    return Poll::Ready(Ok(len));
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => guard.clear_ready(),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Poll::Ready(Err(error)),
-            }
-        }
     }
 
     /// Looks at what has arrived without taking it, once it is more than `seen` bytes; 0 means that
@@ -340,6 +309,43 @@ impl ClientSocket {
     /// Waits until the socket takes more.
     pub fn poll_writable(&mut self, cx: &mut Context) -> Poll<io::Result<()>> {
         self.socket.poll_write_ready(cx).map_ok(drop)
+    }
+}
+
+impl RecordSocket for ClientSocket {
+    /// Reads what has arrived, encrypted or not.
+    fn poll_recv_raw(&mut self, cx: &mut Context, into: &mut [u8]) -> Poll<io::Result<usize>> {
+        if self.unannounced {
+            self.unannounced = false;
+            match socket::recv(self.fd(), into) {
+                Err(error) if is_transient(&error) => {}
+                done => {
+                    // After a full buffer the rest stays in the kernel, unannounced.
+                    self.unannounced = matches!(done, Ok(len) if len == into.len());
+                    return Poll::Ready(done);
+                }
+            }
+        }
+        loop {
+            let mut guard = ready!(self.socket.poll_read_ready(cx))?;
+            match socket::recv(guard.get_inner(), into) {
+                Ok(len) => {
+                    // A short read has emptied the socket: the next data comes with
+                    // a new event, so no further read is needed to see that.
+                    if len < into.len() {
+                        guard.clear_ready();
+                    }
+                    return Poll::Ready(Ok(len));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => guard.clear_ready(),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+
+    fn record_fd(&self) -> BorrowedFd<'_> {
+        self.fd()
     }
 }
 

@@ -1,16 +1,13 @@
 //! An HTTP/2 connection (RFC 9113), by the crate h2. Each stream is one request, which goes to
 //! the pool and comes back as those of HTTP/1 do.
 
-mod body;
 mod body_clock;
 mod frames;
 mod handed;
 mod head;
-mod output;
 mod sent_frames;
 mod stream;
 mod transport;
-mod upload;
 mod waste;
 mod window;
 
@@ -47,7 +44,7 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// So many of its bytes tell the two apart.
 const PREFACE_BYTES_MIN: usize = 14;
 /// Bytes of one response that wait for the socket in memory: whole frames.
-const SEND_BYTES_MAX: usize = 4 * output::DATA_BYTES_MAX;
+const SEND_BYTES_MAX: usize = 4 * stream::DATA_BYTES_MAX;
 /// Streams that one side gave up and that are remembered, for frames that still come.
 const RESETS_MAX: usize = 32;
 /// A client is sent to another worker with its first request after so long without one. In the middle of

@@ -12,7 +12,6 @@ use crate::send_buffer::Segment;
 use crate::socket;
 use crate::tls::HTTP2;
 
-use super::client_socket::ClientSocket;
 use super::send::{advance, memory_slices, SentBytes, SLICES_MAX};
 
 /// Bytes of a file that are read and encrypted at once.
@@ -24,6 +23,14 @@ const OUTPUT_SLICES_MAX: usize = 64;
 /// and TLS with a number below them (RFC 8446 section 5.1).
 pub(super) fn begins_http(first: u8) -> bool {
     first.is_ascii_uppercase()
+}
+
+/// The socket below a session.
+pub(super) trait RecordSocket {
+    /// Reads what arrives, encrypted.
+    fn poll_recv_raw(&mut self, cx: &mut Context, into: &mut [u8]) -> Poll<io::Result<usize>>;
+
+    fn record_fd(&self) -> BorrowedFd<'_>;
 }
 
 /// A TLS session. It encrypts no more before the socket has taken what was encrypted, so that a slow
@@ -57,7 +64,7 @@ impl TlsSession {
     /// connection without saying so in TLS; a request says its own length.
     pub fn poll_recv(
         &mut self,
-        socket: &mut ClientSocket,
+        socket: &mut impl RecordSocket,
         cx: &mut Context,
         into: &mut [u8],
     ) -> Poll<io::Result<usize>> {
@@ -77,7 +84,7 @@ impl TlsSession {
     /// that begins as HTTP does fails before an alert is sent, for an answer in HTTP.
     pub fn poll_records(
         &mut self,
-        socket: &mut ClientSocket,
+        socket: &mut impl RecordSocket,
         cx: &mut Context,
         first: &mut Option<u8>,
     ) -> Poll<io::Result<usize>> {
@@ -92,7 +99,7 @@ impl TlsSession {
         let processed = self.rustls.process_new_packets();
         // An alert, or an answer to a change of keys. What a full socket does not take goes out
         // before the next response.
-        let _ = self.send_output(socket.fd());
+        let _ = self.send_output(socket.record_fd());
         match processed {
             Ok(_) => Poll::Ready(Ok(len)),
             Err(error) => Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, error))),
@@ -175,13 +182,13 @@ impl TlsSession {
 }
 
 /// Reads records from a socket.
-struct RecordReader<'a, 'b> {
-    socket: &'a mut ClientSocket,
+struct RecordReader<'a, 'b, S> {
+    socket: &'a mut S,
     cx: &'a mut Context<'b>,
     first: &'a mut Option<u8>,
 }
 
-impl Read for RecordReader<'_, '_> {
+impl<S: RecordSocket> Read for RecordReader<'_, '_, S> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self.socket.poll_recv_raw(self.cx, into) {
             Poll::Ready(done) => done.inspect(|len| {

@@ -2,30 +2,38 @@
 
 use std::collections::VecDeque;
 use std::future::{poll_fn, Future};
+use std::io;
 use std::pin::Pin;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
 use http::{Request, Response, StatusCode};
 use tokio::time::{sleep_until, Sleep};
 
 use crate::budget::BudgetShare;
+use crate::disk::FileRange;
 use crate::error_response::ErrorResponse;
 use crate::exchange::Exchange;
+use crate::head::BodyFraming;
+use crate::limits::bytes_min;
 use crate::pending_response::NextOutput;
+use crate::request_body::{BodyError, BodyReader, RequestBody};
 use crate::send_buffer::Segment;
 use crate::server_state::ServerState;
 use crate::stats::add;
+use crate::streamed_body::{BodyCut, StreamedBody, CONNECTION_ENDED};
 
+use super::super::request::NO_ROOM;
 use super::super::request_end::{RequestEnd, CLIENT_LEFT};
-use super::super::send::SentBytes;
+use super::super::send::{advance, relieve, SentBytes};
+use super::body_clock::BodyClock;
 use super::handed::HandedBytes;
-use super::upload::Http2Upload;
+use super::window::BodyWindow;
 use super::{head, Client};
 
 /// Bytes of the heads of a connection's requests under way. A hundred requests with 10 KiB of cookies
@@ -379,5 +387,402 @@ impl Drop for Http2Stream {
         self.client.head_bytes.fetch_sub(self.head_bytes, Relaxed);
         self.client.requests.fetch_sub(1, Relaxed);
         self.client.connection.wake_by_ref();
+    }
+}
+
+impl Http2Stream {
+    /// Reads the body, unless it is streamed.
+    pub(super) async fn read_body(&mut self, mut body: RecvStream) -> Result<(), StreamEnd> {
+        if body.is_end_stream() {
+            return Ok(());
+        }
+        let exchange = self.exchange_mut();
+        let framing = exchange.head.framing;
+        // The body need not have a length, as in HTTP/1.
+        let expectation = exchange.head.header("expect");
+        let expects = expectation.is_some();
+        if expectation.is_some_and(|it| !it.eq_ignore_ascii_case(b"100-continue")) {
+            let text = "The only expectation this server meets is 100-continue.";
+            return Err(refuse(417, text));
+        }
+        let body_bytes_max = self.shared.config.limits.body_bytes_max;
+        if matches!(framing, BodyFraming::Length(len) if len > body_bytes_max) {
+            return Err(too_large());
+        }
+        if self.shared.config.streams_body(self.exchange.head().get(self.exchange.head().path)) {
+            self.begin_upload(body, expects);
+            // A body that came along with its head is complete before the request is handed over.
+            return poll_fn(|cx| {
+                self.poll_upload(cx);
+                Poll::Ready(Ok(()))
+            })
+            .await;
+        }
+        if expects {
+            self.send_continue();
+        }
+        let limits = &self.shared.config.limits;
+        let mut reader = BodyReader::until_end()
+            .counted(framing, &self.client.budget, limits)
+            .map_err(|error| self.body_end(&error))?;
+        let mut clock = self.body_clock();
+        loop {
+            let part = poll_fn(|cx| self.poll_part(cx, &mut body, &mut clock)).await?;
+            let is_last = part.is_none();
+            if let Some(bytes) = part {
+                self.feed(&mut reader, &bytes)?;
+                // The client may send as much again. It fails only on a stream that has ended.
+                let _ = body.flow_control().release_capacity(bytes.len());
+            }
+            let is_whole = is_last || body.is_end_stream();
+            if reader.must_write(is_whole, &self.shared.config.limits) {
+                reader = self.write_body(reader).await?;
+            }
+            if is_last {
+                self.exchange_mut().body = reader.finish();
+                return Ok(());
+            }
+        }
+    }
+
+    pub(super) fn body_clock(&self) -> BodyClock {
+        let config = &self.shared.config;
+        let window = Arc::clone(&self.client.window);
+        let window = BodyWindow::new(Arc::clone(&self.shared), window);
+        BodyClock::new(config.timeouts.body, config.limits.body_rate_min, window)
+    }
+
+    fn feed(&self, reader: &mut BodyReader, bytes: &[u8]) -> Result<(), StreamEnd> {
+        let fed = reader.feed(bytes, &self.shared.config.limits);
+        fed.map(drop).map_err(|error| self.body_end(&error))
+    }
+
+    /// The next bytes of the body; none at its end.
+    fn poll_part(
+        &mut self,
+        cx: &mut Context,
+        body: &mut RecvStream,
+        clock: &mut BodyClock,
+    ) -> Poll<Result<Option<Bytes>, StreamEnd>> {
+        let Poll::Ready(part) = body.poll_data(cx) else {
+            if clock.is_late(cx) {
+                return Poll::Ready(Err(refuse(408, "The request's body did not arrive in time.")));
+            }
+            return Poll::Pending;
+        };
+        let part = part.transpose().map_err(|_| StreamEnd::Gone)?;
+        if let Some(bytes) = &part {
+            clock.add(bytes.len());
+            self.client.waste.took(bytes.len());
+        }
+        Poll::Ready(Ok(part))
+    }
+
+    /// Writes a part of a large body to its file on a thread of its own.
+    async fn write_body(&mut self, mut reader: BodyReader) -> Result<BodyReader, StreamEnd> {
+        let written = tokio::task::spawn_blocking(move || reader.write().map(|()| reader)).await;
+        // The runtime ends before the thread is done only at a stop.
+        let reader = written.map_err(|_| StreamEnd::Gone)?;
+        reader.map_err(|error| self.body_end(&error))
+    }
+
+    fn body_end(&self, error: &BodyError) -> StreamEnd {
+        match error {
+            BodyError::TooLarge => too_large(),
+            BodyError::Chunk(error) => refuse(error.status(), error.reason()),
+            BodyError::Spool(error) => {
+                self.shared.feed.warn(&format!(
+                    "can't keep the body of {} in a temporary file: {error}; \
+                     make room in the directory for temporary files (TMPDIR)",
+                    self.exchange.describe()
+                ));
+                refuse(500, "The request's body could not be stored.")
+            }
+            BodyError::NoRoom => {
+                let retry_after_s = self.shared.config.retry_after_s;
+                let response = ErrorResponse::new(503, NO_ROOM).retry_after(retry_after_s);
+                StreamEnd::Refused { response, has_head: true }
+            }
+        }
+    }
+}
+
+fn too_large() -> StreamEnd {
+    refuse(413, "The request's body is too large.")
+}
+
+/// Refuses a request whose head was read.
+pub(super) fn refuse(status: u16, text: &'static str) -> StreamEnd {
+    StreamEnd::Refused { response: ErrorResponse::new(status, text), has_head: true }
+}
+
+/// Bytes of one DATA frame. Every client takes so many (RFC 9113 section 4.2), and with the nine bytes
+/// of its head (section 4.1) the frame fills one TLS record (2^14 bytes, RFC 8446 section 5.1).
+pub(super) const DATA_BYTES_MAX: usize = (1 << 14) - 9;
+
+impl Http2Stream {
+    /// Sends all segments; with `last` nothing comes after them.
+    pub(super) async fn send(&mut self, last: bool) -> Result<SentBytes, StreamEnd> {
+        let mut sent = SentBytes::default();
+        if self.body.is_none() && !self.send_heads(&mut sent)? {
+            return Ok(sent);
+        }
+        while let Some(left) = self.left_of_first() {
+            let room = self.capacity(left).await?;
+            self.send_some(room, last, &mut sent).await?;
+            self.report_sent(&mut sent);
+        }
+        self.taken = None;
+        if last {
+            self.end_body()?;
+        }
+        Ok(sent)
+    }
+
+    /// Sends the heads at the front, of which all but the last are interim ones. True when the
+    /// final head is sent and its body follows.
+    fn send_heads(&mut self, sent: &mut SentBytes) -> Result<bool, StreamEnd> {
+        while let Some(front) = self.sending.front() {
+            let text = front.unsent_memory().ok_or(StreamEnd::Cut)?;
+            let (response, len) = head::take_response(text).ok_or(StreamEnd::Cut)?;
+            advance(&mut self.sending, len, &mut self.recycled);
+            sent.memory += len;
+            self.sent += len as u64;
+            if response.status().is_informational() {
+                if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+                    return Err(StreamEnd::NeedsHttp1);
+                }
+                self.respond.send_informational(response).map_err(|_| StreamEnd::Gone)?;
+                continue;
+            }
+            // A DATA frame ends the stream, so that `SentFrames` can tell the crate's own responses.
+            let body = self.respond.send_response(response, false);
+            self.body = Some(body.map_err(|_| StreamEnd::Gone)?);
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Bytes left of the first segment that has any.
+    fn left_of_first(&mut self) -> Option<u64> {
+        loop {
+            let front = self.sending.front_mut()?;
+            let left = match front.file_range() {
+                Some(range) => range.left,
+                None => front.unsent_memory().map_or(0, |bytes| bytes.len() as u64),
+            };
+            if left > 0 {
+                return Some(left);
+            }
+            self.sending.pop_front();
+        }
+    }
+
+    /// Waits until the client takes some of `wanted` bytes; returns how many.
+    async fn capacity(&mut self, wanted: u64) -> Result<usize, StreamEnd> {
+        let wanted = wanted.min(super::SEND_BYTES_MAX as u64) as usize;
+        let body = self.body.as_mut().ok_or(StreamEnd::Cut)?;
+        body.reserve_capacity(wanted);
+        let room = body.capacity();
+        if room > 0 && self.client.handed.has_room() {
+            return Ok(room.min(wanted));
+        }
+        let relief = self.exchange.response().lock().send_buffer.begin_relief(&mut self.sending);
+        if let Some(write) = relief.map_err(|_| StreamEnd::Cut)? {
+            relieve(&self.exchange, &mut self.sending, write).await;
+        }
+        poll_fn(|cx| self.poll_capacity(cx)).await.map(|room| room.min(wanted))
+    }
+
+    fn poll_capacity(&mut self, cx: &mut Context) -> Poll<Result<usize, StreamEnd>> {
+        loop {
+            // The application may wait for the body before it goes on.
+            self.poll_upload(cx);
+            let Some(body) = &mut self.body else { return Poll::Ready(Err(StreamEnd::Cut)) };
+            let room = match body.capacity() {
+                0 => body.poll_capacity(cx),
+                room => Poll::Ready(Some(Ok(room))),
+            };
+            match room {
+                Poll::Ready(Some(Ok(0))) => {}
+                Poll::Ready(Some(Ok(room))) if self.client.handed.poll_room(cx).is_ready() => {
+                    return Poll::Ready(Ok(room));
+                }
+                // The socket is full, which has a clock of its own.
+                Poll::Ready(Some(Ok(_))) if !self.is_reset(cx) => {
+                    self.taken = None;
+                    return Poll::Pending;
+                }
+                Poll::Ready(_) => return Poll::Ready(Err(StreamEnd::Gone)),
+                Poll::Pending if self.is_too_slow(cx) => return Poll::Ready(Err(StreamEnd::Cut)),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+
+    /// Whether the client takes too little while the response waits for its windows; if not, the
+    /// task is woken when that may be. All its streams together have the rate of one connection.
+    fn is_too_slow(&mut self, cx: &mut Context) -> bool {
+        let time = self.shared.config.timeouts.write;
+        let rate = self.shared.exchanges.budget.limits().reply_rate_min;
+        loop {
+            let taken = match self.taken {
+                Some(taken) => taken,
+                None => {
+                    self.set_timeout(time);
+                    *self.taken.insert(0)
+                }
+            };
+            if !self.poll_expired(cx) {
+                return false;
+            }
+            let streams = self.client.requests.load(Relaxed).max(1) as u64;
+            if taken < (bytes_min(rate, time) / streams).max(1) {
+                return true;
+            }
+            self.taken = None;
+        }
+    }
+
+    /// Hands at most `room` bytes of the first segment to the connection.
+    async fn send_some(
+        &mut self,
+        room: usize,
+        last: bool,
+        sent: &mut SentBytes,
+    ) -> Result<(), StreamEnd> {
+        let room = room.min(DATA_BYTES_MAX);
+        let Some(front) = self.sending.front_mut() else { return Ok(()) };
+        let bytes = if let Some(range) = front.file_range() {
+            read(range, room).await.map_err(|_| StreamEnd::Cut)?
+        } else {
+            let unsent = front.unsent_memory().unwrap_or_default();
+            Bytes::copy_from_slice(&unsent[..unsent.len().min(room)])
+        };
+        sent.add(advance(&mut self.sending, bytes.len(), &mut self.recycled));
+        self.sent += bytes.len() as u64;
+        self.taken = self.taken.map(|taken| taken + bytes.len() as u64);
+        let is_end = last && self.left_of_first().is_none() && !self.is_cut();
+        self.has_ended = is_end;
+        let handed = &self.client.handed;
+        let body = self.body.as_mut().ok_or(StreamEnd::Cut)?;
+        body.send_data(handed.hand_over(bytes), is_end).map_err(|_| StreamEnd::Gone)
+    }
+
+    /// Ends a body of which everything is sent. One that was cut off ends with an error.
+    pub(super) fn end_body(&mut self) -> Result<(), StreamEnd> {
+        if self.is_cut() {
+            return Err(StreamEnd::Cut);
+        }
+        if !std::mem::replace(&mut self.has_ended, true) {
+            let body = self.body.as_mut().ok_or(StreamEnd::Cut)?;
+            body.send_data(self.client.handed.hand_over(Bytes::new()), true)
+                .map_err(|_| StreamEnd::Gone)?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads from the front of a range, first into memory if it is not there.
+async fn read(range: &mut FileRange, room: usize) -> io::Result<Bytes> {
+    let mut bytes = vec![0; room.min(usize::try_from(range.left).unwrap_or(room))];
+    loop {
+        if let Some(len) = range.read(&mut bytes)? {
+            bytes.truncate(len);
+            return Ok(bytes.into());
+        }
+        range.warm_up().await?;
+    }
+}
+
+/// A streamed body that has not arrived to its end.
+pub(super) struct Http2Upload {
+    body: Arc<StreamedBody>,
+    from: RecvStream,
+    /// Bytes for which there was no room.
+    held: Bytes,
+    /// Bytes that may still come.
+    left: u64,
+    /// The client waits for 100 Continue.
+    expects: bool,
+    clock: BodyClock,
+}
+
+impl Http2Stream {
+    /// Lets the body of the request be streamed.
+    pub(super) fn begin_upload(&mut self, from: RecvStream, expects: bool) {
+        let config = &self.shared.config;
+        let body =
+            Arc::new(StreamedBody::new(config.limits.stream_body_bytes_max, self.waker.clone()));
+        let clock = self.body_clock();
+        let left = config.limits.body_bytes_max;
+        self.exchange_mut().body = RequestBody::Streamed(Arc::clone(&body));
+        self.upload = Some(Http2Upload { body, from, held: Bytes::new(), left, expects, clock });
+    }
+
+    /// Takes as much of a streamed body as has arrived and as there is room for.
+    pub(super) fn poll_upload(&mut self, cx: &mut Context) {
+        let Some(mut upload) = self.upload.take() else { return };
+        match self.read_upload(&mut upload, cx) {
+            Ok(true) => upload.body.end(Ok(())),
+            Ok(false) => self.upload = Some(upload),
+            Err(cut) => upload.body.end(Err(cut)),
+        }
+    }
+
+    /// True when the body is complete.
+    fn read_upload(&mut self, upload: &mut Http2Upload, cx: &mut Context) -> Result<bool, BodyCut> {
+        loop {
+            let room = upload.body.room();
+            if room == 0 {
+                upload.clock.pause();
+                return Ok(false);
+            }
+            if !upload.held.is_empty() {
+                upload.hand_out(room)?;
+                self.postpone_request_deadline();
+                continue;
+            }
+            if upload.expects && upload.body.is_wanted() {
+                upload.expects = false;
+                self.send_continue();
+            }
+            match upload.from.poll_data(cx) {
+                Poll::Ready(Some(Ok(bytes))) => {
+                    upload.expects = false;
+                    upload.clock.add(bytes.len());
+                    self.client.waste.took(bytes.len());
+                    upload.held = bytes;
+                }
+                Poll::Ready(Some(Err(_))) => return Err(CONNECTION_ENDED),
+                Poll::Ready(None) => return Ok(true),
+                Poll::Pending if !upload.expects && upload.clock.is_late(cx) => {
+                    return Err(BodyCut("the request's body did not arrive in time"));
+                }
+                Poll::Pending => return Ok(false),
+            }
+        }
+    }
+
+    /// The response has ended: what is missing of the body has no reader any more.
+    pub(super) fn end_upload(&mut self) {
+        if let Some(upload) = self.upload.take() {
+            upload.body.end(Err(CONNECTION_ENDED));
+        }
+    }
+}
+
+impl Http2Upload {
+    fn hand_out(&mut self, room: usize) -> Result<(), BodyCut> {
+        let len = self.held.len().min(room);
+        if len as u64 > self.left {
+            return Err(BodyCut("the request's body is too large"));
+        }
+        self.left -= len as u64;
+        self.body.fill(|into| into.extend(&self.held[..len]));
+        self.held.advance(len);
+        // The client may send as much again. It fails only on a stream that has ended.
+        let _ = self.from.flow_control().release_capacity(len);
+        Ok(())
     }
 }
