@@ -1,30 +1,33 @@
 //! One request and its response: what crosses between the IO thread and Ruby.
 
-mod client;
 mod context;
-mod hijack;
-mod stream;
 
-use std::fmt;
-use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::borrow::Cow;
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
+use std::{fmt, io};
 
 use chaton_core::work::{Role, Work};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::access_log::AccessLog;
 use crate::body_part::BodyPart;
 use crate::budget::ConnectionBudget;
 use crate::compression::Encoder;
+use crate::content_coding::{AcceptedCodings, ContentCoding};
 use crate::error_response::ErrorResponse;
-use crate::forwarded::Peer;
+use crate::forwarded::{Forwarded, Peer, Trust};
 use crate::head::{RequestHead, Version};
-use crate::pending_response::{PendingResponse, ResponsePhase};
+use crate::pending_response::{Capacity, ClientGone, PendingResponse, ResponsePhase};
 use crate::request_body::RequestBody;
-use crate::response_head::head_len;
+use crate::request_start;
+use crate::response_head::{head_len, CompressionOffer, ResponseFraming};
+use crate::send_buffer::SpoolWrite;
 use crate::server_timing::ServerTiming;
 use crate::streamed_body::CONNECTION_ENDED;
 use crate::tls::TlsPeer;
@@ -396,5 +399,309 @@ impl Work for Exchange {
 impl fmt::Debug for Exchange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Exchange").field("id", &self.id).field("what", &self.describe()).finish()
+    }
+}
+
+impl Exchange {
+    /// The peer's address without its port; `127.0.0.1` for a Unix socket.
+    pub fn peer_addr(&self) -> &str {
+        &self.peer.address
+    }
+
+    /// The client's address: the peer's, or what a trusted proxy says.
+    pub fn remote_addr(&self) -> Cow<'_, str> {
+        let client = self.forwarded().client();
+        client.map_or(Cow::Borrowed(&*self.peer.address), |client| client.to_string().into())
+    }
+
+    /// The headers in which proxies speak for the client.
+    pub fn forwarded(&self) -> Forwarded<'_> {
+        self.context.config.forwarded.read(self.peer.trust, &self.head)
+    }
+
+    /// Whether the settings name proxies.
+    pub fn may_have_proxy(&self) -> bool {
+        !self.context.config.forwarded.proxies.is_empty()
+    }
+
+    /// Whether what the request says of its trace and its beginning counts.
+    pub fn is_believed(&self) -> bool {
+        self.peer.trust != Trust::Hidden
+    }
+
+    /// Whether the client spoke HTTPS, here, with a balancer of connections or with a trusted proxy: the scheme of the
+    /// request.
+    pub fn is_encrypted(&self) -> bool {
+        self.tls.is_some() || self.peer.spoke_tls || self.forwarded().is_https()
+    }
+
+    /// As [`Self::is_encrypted`], or by a header that is the application's matter.
+    pub fn is_https(&self) -> bool {
+        self.is_encrypted() || self.forwarded().claims_https()
+    }
+
+    /// How long the request was on its way before it arrived here, `took` ago.
+    pub(crate) fn waited_before(&self, took: Duration) -> Duration {
+        match self.is_believed() {
+            true => request_start::waited_before(&self.head, took),
+            false => Duration::ZERO,
+        }
+    }
+
+    /// Tells the log once that a header is kept from the application, if that may be a surprise.
+    pub fn warn_hidden(&self, name: &[u8]) {
+        let is_expected =
+            self.peer.trust == Trust::Proxy || self.context.config.forwarded.hides_all();
+        if is_expected || self.context.has_warned_hidden.swap(true, Relaxed) {
+            return;
+        }
+        chaton_core::log::warn(&format!(
+            "did not pass the header {} of {} on to the application, because anybody can write it. If the peer is a \
+             proxy of yours, name it in web {{ trusted_proxies \"…\" }}; if there is none, say trusted_proxies :none. \
+             Further headers are left out without this line",
+            String::from_utf8_lossy(name),
+            self.peer.address
+        ));
+    }
+}
+
+impl Exchange {
+    /// Notes the head that the application is about to send on the connection that it takes, for the access log and
+    /// the metrics.
+    pub fn announce(&self, head: &[u8]) {
+        self.response.lock().announce(head);
+    }
+
+    /// Takes the connection away from the engine: a duplicate of its socket,
+    /// non-blocking as accepted, and the bytes already read past the request.
+    /// Of an encrypted connection it is one end of a pair of sockets; the engine
+    /// encrypts between the other end and the client.
+    ///
+    /// # Errors
+    /// When a response exists already, the client is gone, the request's body is
+    /// streamed, or the operating system has no descriptor left.
+    pub fn hijack(&self) -> io::Result<(OwnedFd, Vec<u8>)> {
+        if matches!(self.body, RequestBody::Streamed(_)) {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "the connection can't be hijacked: the request's body is streamed",
+            ));
+        }
+        if self.head.version == Version::Http2 {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "the connection can't be hijacked: it carries other requests, too (HTTP/2)",
+            ));
+        }
+        let mut response = self.response.lock();
+        let Some((socket, mut unread)) = response.hijack() else {
+            return Err(io::Error::new(
+                io::ErrorKind::NotConnected,
+                "the connection can't be hijacked: it is closed or was answered already",
+            ));
+        };
+        let given = if self.tls.is_some() {
+            UnixStream::pair().and_then(|(ours, theirs)| {
+                theirs.set_nonblocking(true)?;
+                response.set_relayed(ours.into());
+                Ok(theirs.into())
+            })
+        } else {
+            // SAFETY: the connection keeps its socket open while the phase is
+            // `Waiting`, which held until this lock was taken.
+            unsafe { BorrowedFd::borrow_raw(socket) }.try_clone_to_owned()
+        };
+        let socket = match given {
+            Ok(socket) => socket,
+            Err(error) => {
+                response.undo_hijack(unread);
+                return Err(error);
+            }
+        };
+        drop(response);
+        self.wake_connection();
+        Ok((socket, unread.take()))
+    }
+}
+
+/// As long as a disk may take for one response.
+const RELIEF_WAIT: Duration = Duration::from_secs(1);
+
+impl Exchange {
+    /// Begins a streamed response with its head.
+    pub fn begin(self: &Arc<Self>, head: Vec<u8>, framing: ResponseFraming, keep_alive: bool) {
+        if self.response.lock().begin(head, framing, keep_alive) {
+            Arc::clone(self).wake();
+        }
+    }
+
+    /// Adds bytes to a streamed body. They are taken even without capacity, into memory; after
+    /// [`Capacity::Full`] call [`Exchange::wait_for_capacity`] before the next write.
+    ///
+    /// # Errors
+    /// [`ClientGone`] when nobody will read them.
+    pub fn write(self: &Arc<Self>, bytes: &[u8]) -> Result<Capacity, ClientGone> {
+        let mut encoder = self.encoder();
+        match encoder.as_mut().and_then(|encoder| encoder.as_mut()) {
+            Some(encoder) => self.write_plain(&encoder.part(bytes)),
+            None => self.write_plain(bytes),
+        }
+    }
+
+    fn write_plain(self: &Arc<Self>, bytes: &[u8]) -> Result<Capacity, ClientGone> {
+        let written = self.response.lock().write(bytes, &self.context.config.limits);
+        self.after_write(written)
+    }
+
+    /// As [`Exchange::write`], for a [`BodyPart`].
+    ///
+    /// # Errors
+    /// [`ClientGone`] when nobody will read it.
+    pub fn write_part(self: &Arc<Self>, part: BodyPart) -> Result<Capacity, ClientGone> {
+        let mut encoder = self.encoder();
+        if let Some(encoder) = encoder.as_mut().and_then(|encoder| encoder.as_mut()) {
+            let encoded = match &part {
+                BodyPart::Bytes(bytes) => encoder.part(bytes),
+                BodyPart::Pinned(memory) => encoder.part((**memory).as_ref()),
+                // Its head was written for the bytes of the file.
+                BodyPart::File { .. } => return Err(ClientGone),
+            };
+            return self.write_plain(&encoded);
+        }
+        let written = self.response.lock().write_part(part, &self.context.config.limits);
+        self.after_write(written)
+    }
+
+    fn after_write(
+        self: &Arc<Self>,
+        written: Result<(Capacity, bool), ClientGone>,
+    ) -> Result<Capacity, ClientGone> {
+        let (capacity, wake) = written?;
+        if wake {
+            Arc::clone(self).wake();
+        }
+        Ok(capacity)
+    }
+
+    /// Moves output from memory to the temporary file, or blocks the calling thread until there
+    /// is capacity again, `timeout` has passed or [`Exchange::interrupt`] was called. The disk is
+    /// only written here, without the lock: call it without any lock that others wait for.
+    ///
+    /// # Errors
+    /// [`ClientGone`] when nobody will read more.
+    pub fn wait_for_capacity(self: &Arc<Self>, timeout: Duration) -> Result<Capacity, ClientGone> {
+        let limits = &self.context.config.limits;
+        let until = Instant::now() + timeout;
+        let mut response = self.response.lock();
+        loop {
+            if let Some(mut write) = response.send_buffer.begin_spool(limits) {
+                MutexGuard::unlocked(&mut response, || write.run());
+                self.end_spool(&mut response, write);
+                continue;
+            }
+            match response.phase() {
+                ResponsePhase::Closed | ResponsePhase::TimedOut => return Err(ClientGone),
+                // Another thread ended the response: later writes are dropped.
+                ResponsePhase::Ended => return Ok(Capacity::Available),
+                _ => {}
+            }
+            let capacity = response.capacity(limits);
+            if capacity == Capacity::Available || !response.start_wait() {
+                return Ok(capacity);
+            }
+            let timed_out = self.capacity.wait_until(&mut response, until).timed_out();
+            response.end_wait();
+            if timed_out {
+                return Ok(response.capacity(limits));
+            }
+        }
+    }
+
+    /// Whether whole responses wait as [`Exchange::wait_for_relief`] says.
+    pub fn is_short_of_memory(&self) -> bool {
+        self.context.budget.is_short()
+    }
+
+    /// Waits until the client or a file has taken this whole response, as long as the server has no
+    /// memory left for what clients do not take: else threads would produce faster than the disk
+    /// writes. It waits a second at most.
+    pub fn wait_for_relief(&self) {
+        let until = Instant::now() + RELIEF_WAIT;
+        let mut response = self.response.lock();
+        while response.send_buffer.needs_relief() && response.start_wait() {
+            let timed_out = self.capacity.wait_until(&mut response, until).timed_out();
+            response.end_wait();
+            if timed_out {
+                return;
+            }
+        }
+    }
+
+    fn end_spool(self: &Arc<Self>, response: &mut MutexGuard<PendingResponse>, write: SpoolWrite) {
+        let (spooled, wake) = response.end_spool(write);
+        MutexGuard::unlocked(response, || {
+            drop(spooled);
+            // Another producer may wait for the end of this write.
+            self.notify_capacity();
+            if wake {
+                Arc::clone(self).wake();
+            }
+        });
+    }
+
+    /// Ends a [`Exchange::wait_for_capacity`] of another thread early, or the next one.
+    pub fn interrupt(&self) {
+        self.response.lock().interrupt();
+        self.capacity.notify_all();
+    }
+
+    /// Ends a streamed body. With `complete` false its producer failed midway:
+    /// the connection is closed so that the client notices.
+    pub fn end(self: Arc<Self>, complete: bool) {
+        let encoder = self.encoder().and_then(|mut encoder| encoder.take());
+        if let Some(encoder) = encoder.filter(|_| complete) {
+            // Nobody reads the rest if the client is gone.
+            let _ = self.write_plain(&encoder.finish(b""));
+        }
+        let wake = self.response.lock().end(complete);
+        // Another thread may be waiting for capacity that is no longer needed.
+        self.notify_capacity();
+        if wake {
+            self.wake();
+        }
+    }
+
+    /// How the response may be compressed; `None` if compression is off.
+    pub fn compression(&self) -> Option<CompressionOffer> {
+        let encoders = self.context.encoders.as_ref()?;
+        let accepted = AcceptedCodings::of(&self.head);
+        let coding = accepted.best(|coding| coding == ContentCoding::Gzip);
+        Some(CompressionOffer { coding, bytes_min: encoders.settings().bytes_min })
+    }
+
+    /// Encodes a whole body. It takes a millisecond for each 100 KB or so: call it without a lock
+    /// that others wait for.
+    pub fn encode(&self, coding: ContentCoding, bytes: &[u8]) -> Vec<u8> {
+        match &self.context.encoders {
+            Some(encoders) => encoders.encoder(coding).finish(bytes),
+            None => bytes.to_vec(),
+        }
+    }
+
+    /// Encodes the body of a streamed response from now on; called before [`Exchange::begin`].
+    pub fn encode_stream(&self, coding: ContentCoding) {
+        if let (Some(mut encoder), Some(encoders)) = (self.encoder(), &self.context.encoders) {
+            *encoder = Some(Box::new(encoders.encoder(coding)));
+        }
+    }
+
+    /// Whether what is written to this response is encoded.
+    pub fn is_encoding(&self) -> bool {
+        self.encoder().is_some_and(|encoder| encoder.is_some())
+    }
+
+    /// The encoder's lock; `None` if compression is off.
+    fn encoder(&self) -> Option<MutexGuard<'_, Option<Box<Encoder>>>> {
+        self.context.encoders.as_ref().map(|_| self.encoder.lock())
     }
 }

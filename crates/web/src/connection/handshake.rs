@@ -12,7 +12,7 @@ use crate::stats::add;
 use crate::tls::{TlsListener, TlsPeer};
 
 use super::client_socket::ClientSocket;
-use super::close::Linger;
+use super::linger::Linger;
 use super::tls_session::{begins_http, TlsSession};
 
 /// How a handshake failed.

@@ -28,9 +28,9 @@ use crate::server_state::ServerState;
 use crate::stats::add;
 use crate::streamed_body::{BodyCut, StreamedBody, CONNECTION_ENDED};
 
-use super::super::request::NO_ROOM;
 use super::super::request_end::{RequestEnd, CLIENT_LEFT};
 use super::super::send::{advance, relieve, SentBytes};
+use super::super::NO_ROOM;
 use super::body_clock::BodyClock;
 use super::handed::HandedBytes;
 use super::window::BodyWindow;
