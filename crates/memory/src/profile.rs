@@ -24,7 +24,6 @@ mod measure;
 mod recent_collections;
 mod render;
 mod report;
-mod report_merge;
 mod stacks;
 #[cfg(test)]
 mod tests;
