@@ -5,7 +5,8 @@ require "tsort"
 
 # Measures the project. Tests, conformance suites, simulations and the store that only tests use count as tests.
 class House
-  TESTS = %r{/(?:tests|conformance|benches|fuzz|loom)/|/store/memory[/.]|/(?:tests|conformance|simulation|memory_store)\.rs\z|\Acrates/testkit/}
+  TESTS = Regexp.union(%r{/(?:tests|conformance|benches|fuzz|loom)/}, %r{/(?:tests|conformance|simulation)\.rs\z},
+                       %r{/store/memory[/.]}, %r{\Acrates/testkit/})
   TEST_MODULE = /^#\[cfg\(test\)\]\n(?:#\[[^\n]*\]\n)*(?:pub(?:\([a-z:]+\))? )?mod \w+ \{\n.*?^\}\n/m
   COMMENT = %r{\A\s*//}
 
@@ -58,7 +59,8 @@ class House
     [File.dirname(path).then { |folder|
        "#{folder}.rs"
      }, *Dir[File.join(File.dirname(path), "{lib,mod}.rs")]].any? do |parent|
-      File.exist?(parent) && File.read(parent).match?(/^#\[cfg\(test\)\]\n(?:#\[[^\n]*\]\n)*(?:pub(?:\([a-z:]+\))? )?mod #{name};/)
+      File.exist?(parent) &&
+        File.read(parent).match?(/^#\[cfg\(test\)\]\n(?:#\[[^\n]*\]\n)*(?:pub(?:\([a-z:]+\))? )?mod #{name};/)
     end
   end
 
