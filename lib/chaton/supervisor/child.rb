@@ -90,10 +90,14 @@ module Chaton
       def command(command) = ready? && @channel.command(JSON.generate(command))
 
       # A process that has just ended is no error.
+      #
+      # @return [Boolean] whether the process was there
       def signal(name)
-        Process.kill(name, @pid) if @pid && @state != :dead
+        return false if @pid.nil? || @state == :dead
+
+        Process.kill(name, @pid).positive?
       rescue Errno::ESRCH
-        nil
+        false
       end
 
       # The process has ended.
@@ -137,11 +141,16 @@ module Chaton
 
       # Kills it, once; its end is noticed like any other. A ready worker is killed only because no Ruby thread of it
       # gets the GVL.
+      #
+      # @return [Boolean] whether its end is still to come; false when somebody else has reaped it
       def kill
         blame_work(silence) if (@hung = ready?)
-        @due_at = Float::INFINITY
         @killed = true
-        @pid ? signal("KILL") : @forker.kill
+        return false if @pid && !signal("KILL")
+
+        @forker.kill unless @pid
+        @due_at = Float::INFINITY
+        true
       end
 
       # @return [String] why a ready worker is killed, as {#blame_work} takes it

@@ -148,6 +148,8 @@ module Chaton
         return false unless pid == @pid
 
         @pid = nil
+        # What it has forked lives on.
+        readable
         die(@reason || "it ended (#{how}); its own lines are above in the log")
         @log.warn("preloader ended", generation: @generation, status: how, reason: @reason) unless @retired
         true

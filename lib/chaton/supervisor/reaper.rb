@@ -17,12 +17,22 @@ module Chaton
       def call
         @forkers.read_all
         while (pid, status = Process.wait2(-1, Process::WNOHANG))
-          how = WorkerReport.describe(status)
-          @worker_set.ended(pid, status) || @forkers.ended(pid, how) || @services.ended(pid, how) ||
-            @admin.ended(pid, how)
+          next if ended(pid, status)
+
+          # A preloader may have forked it while the deaths before it were handled.
+          @forkers.read_all
+          @worker_set.ended(pid, status)
         end
       rescue Errno::ECHILD
         nil
+      end
+
+      private
+
+      def ended(pid, status)
+        how = WorkerReport.describe(status)
+        @worker_set.ended(pid, status) || @forkers.ended(pid, how) || @services.ended(pid, how) ||
+          @admin.ended(pid, how)
       end
     end
   end

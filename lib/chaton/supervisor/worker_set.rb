@@ -13,6 +13,8 @@ module Chaton
     class WorkerSet
       # Workers that TTIN may add to those of the configuration.
       EXTRA_WORKERS_MAX = 16
+      # How a worker ended whose status nobody here has seen.
+      REAPED_ELSEWHERE = "unknown: the application has waited for it"
 
       # @return [Array<WorkerSlot>]
       attr_reader :worker_slots
@@ -193,7 +195,7 @@ module Chaton
 
         @report.killed(child, reason)
         blame_work(child, child.silence) if child.ready?
-        child.kill
+        remove(child, REAPED_ELSEWHERE) unless child.kill
       end
 
       def remove(child, how, cause: nil)
