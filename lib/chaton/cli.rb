@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../chaton"
+require_relative "boot_signals"
 require_relative "cli/arguments"
 require_relative "cli/commands"
 require_relative "cli/help"
@@ -68,6 +69,7 @@ module Chaton
       return help(rest == @argv ? nil : name, command) if arguments.switch?("--help")
       return version if arguments.switch?("--version")
 
+      BootSignals.release unless name == "serve"
       command.new(arguments, argv: @argv, out: @out, err: @err).run
     end
 

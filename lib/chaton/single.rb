@@ -1,10 +1,12 @@
 # frozen_string_literal: true
 
+require_relative "boot_signals"
 require_relative "memory/settle"
 require_relative "native"
 require_relative "service"
 require_relative "service/code"
 require_relative "supervisor/event_loop"
+require_relative "supervisor/orphan_reaper"
 require_relative "supervisor/preloader_process"
 require_relative "supervisor/process_resources"
 require_relative "supervisor/single_controller"
@@ -32,6 +34,7 @@ module Chaton
     def run
       return refuse_to_preload if Supervisor::PreloaderProcess.requested?
 
+      BootSignals.hold
       boot
       serve
       finish
@@ -69,16 +72,18 @@ module Chaton
       signals = Worker::SignalQueue.new(Supervisor::SignalCommands.signals(@plan)) do |name|
         @controller.handle_signal(name)
       end
-      Worker::ForkedChild.prepare(Supervisor::SignalCommands.signals(@plan), signals) do
+      BootSignals.pass_to(signals, Supervisor::SignalCommands.signals(@plan))
+      Worker::ForkedChild.prepare(Supervisor::SignalCommands.signals(@plan)) do
+        signals.close
         @service.close_in_child
-        [@resources.services, @resources.admin].each(&:close_in_child)
+        @resources.close_in_child
       end
       @service.start do
         @resources.open_control_socket(@controller)
         @resources.open_services(@controller)
         @controller.become_ready
       end
-      events = Supervisor::EventLoop.new([signals, @controller, *@resources.sources])
+      events = Supervisor::EventLoop.new([signals, @controller, Supervisor::OrphanReaper.new, *@resources.sources])
       until @controller.done?
         @resources.admin.report(@controller)
         events.turn

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "boot_signals"
 require_relative "native"
 require_relative "supervisor/application_loader"
 require_relative "supervisor/ceiling_enforcer"
@@ -40,6 +41,7 @@ module Chaton
     def run
       return PreloaderProcess.new(@plan, log: @log).run if PreloaderProcess.requested?
 
+      BootSignals.hold
       boot
       start
       supervise
@@ -55,6 +57,7 @@ module Chaton
     # Everything that can fail for an external reason comes before the first worker.
     def boot
       @resources = ProcessResources.new(@plan, argv: @argv, log: @log)
+      free_children
       @resources.acquire
       @memory = SharedMemory.create(@plan, WorkerSet.scoreboard_slots(@plan.workers))
       TicketHandover.take(@memory.scoreboard)
@@ -65,6 +68,15 @@ module Chaton
       @resources.hooks.run(:before_fork)
       Native.become_subreaper
       Telemetry::Title.supervisor(tag: @plan.tag, listen: @resources.listeners.addresses)
+    end
+
+    # Of the children that hooks and the application fork from this process.
+    def free_children
+      Worker::ForkedChild.prepare([*SignalCommands.signals(@plan), *BootSignals::NAMES, "CHLD"].uniq) do
+        @signals&.close
+        [@worker_set, @forkers, @resources].each { |owner| owner&.close_in_child }
+        @resources.listeners.close
+      end
     end
 
     def start
@@ -80,6 +92,7 @@ module Chaton
       @signals = Worker::SignalQueue.new([*SignalCommands.signals(@plan), "CHLD"]) do |name|
         name == "CHLD" ? @reaper.call : @controller.handle_signal(name)
       end
+      BootSignals.pass_to(@signals, SignalCommands.signals(@plan))
       @resources.open_control_socket(@controller)
       @resources.open_services(@controller)
       @worker_set.open(@plan.workers)

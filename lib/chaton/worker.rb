@@ -53,7 +53,8 @@ module Chaton
       @plan = context.plan.of_process(@roles)
       handled, ignored = fetches_work? ? [[*SIGNALS, TSTP], IGNORED] : [SIGNALS, [*IGNORED, TSTP]]
       @signals = SignalQueue.new(handled, ignored: ignored, inherited: inherited)
-      ForkedChild.prepare([*handled, *ignored], @signals) do
+      ForkedChild.prepare([*handled, *ignored]) do
+        @signals.close
         @service&.close_in_child
         close_sockets
       end

@@ -12,4 +12,13 @@ module OpenFiles
     raise "this test needs #{count} open files, the hard limit is #{hard}: raise it with ulimit -Hn" if hard < count
     Process.setrlimit(:NOFILE, count, hard)
   end
+
+  # Has every call that needs a new descriptor fail with EMFILE.
+  def none
+    limits = Process.getrlimit(:NOFILE)
+    Process.setrlimit(:NOFILE, 0, limits.last)
+    yield
+  ensure
+    Process.setrlimit(:NOFILE, *limits)
+  end
 end

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "rbconfig"
+require_relative "../boot_signals"
 require_relative "environment"
 require_relative "launch_settings"
 
@@ -63,10 +64,12 @@ module Chaton
                                           [settings.allocator.path, settings.log_lines])
         here = Dir.pwd
         [$stdout, $stderr].each(&:flush)
+        BootSignals.ignore
         @exec.call(environment, *command, unsetenv_others: true, close_others: false, chdir: @directory)
       rescue SystemCallError, JSON::GeneratorError, EncodingError => e
         # After a failed exec Ruby restores the environment, but not the directory.
         Dir.chdir(here)
+        BootSignals.hold
         log.warn("the process cannot execute itself again; allocator and heap sizes are unchanged", reason: e.message)
       end
 

@@ -23,6 +23,10 @@ module Chaton
       # Variables of the dynamic linker, and of the certificates with which a store is verified. Others may be secrets.
       ENVIRONMENT = %w[LD_LIBRARY_PATH SSL_CERT_FILE SSL_CERT_DIR].freeze
 
+      # The longest pause before it is started again, shorter than that of a worker: Kubernetes gives a probe 3 tries
+      # 10 s apart by default, and a start costs only some 50 ms of CPU time.
+      RESTART_DELAY_MAX_S = 2.0
+
       # @return [Integer, nil]
       attr_reader :pid
 
@@ -33,7 +37,8 @@ module Chaton
         @settings = settings
         @ios = ios
         @log = log
-        @policy = RestartPolicy.new(delay_s: plan.restart_delay_s, delay_max_s: plan.restart_delay_max_s,
+        @policy = RestartPolicy.new(delay_s: plan.restart_delay_s,
+                                    delay_max_s: [plan.restart_delay_max_s, RESTART_DELAY_MAX_S].min,
                                     count: plan.crash_loop_count, window_s: plan.crash_loop_window_s)
         @unsent = +""
         @first = true
@@ -43,7 +48,7 @@ module Chaton
       # @return [Float, nil] when it is started again (monotonic s)
       attr_reader :due_at
 
-      def writers = @unsent.empty? || @input.closed? ? [] : [@input]
+      def writers = @unsent.empty? || @input.nil? || @input.closed? ? [] : [@input]
 
       def writable(_io) = flush
 
@@ -68,7 +73,7 @@ module Chaton
       # @param how [String] for the log
       def ended(how, now_s)
         @pid = nil
-        @input.close
+        @input&.close
         delay_s = @policy.died(now_s).delay_s
         @due_at = now_s + delay_s
         @log.error("the admin endpoint's process died", status: how, restart_in_s: delay_s)
@@ -101,7 +106,6 @@ module Chaton
         @first = false
         flush
       rescue SystemCallError => e
-        @input&.close
         ended("it could not be started: #{e.message}", EventLoop.now_s)
       ensure
         theirs&.close

@@ -2,6 +2,7 @@
 
 require "json"
 require_relative "heartbeat"
+require_relative "worker_channel"
 
 module Chaton
   class Supervisor
@@ -24,7 +25,7 @@ module Chaton
       # @return [Preloader, InProcessForker]
       attr_reader :forker
       # @return [WorkerChannel]
-      attr_reader :channel
+      attr_accessor :channel
       # @return [Integer, nil] process id, nil while `asked`
       attr_reader :pid
       # @return [Symbol] :asked, :booting, :ready, :stopping or :dead
@@ -34,14 +35,14 @@ module Chaton
 
       # @param plan [Chaton::Config::Plan] for its roles and time limits
       # @param forker [Preloader, InProcessForker]
-      def initialize(plan, index:, scoreboard_slot:, forker:, channel:, now_s:)
+      def initialize(plan, index:, scoreboard_slot:, forker:, now_s:)
         @roles = plan.roles_of(index)
         @plan = plan.of_process(@roles)
         @index = index
         @scoreboard_slot = scoreboard_slot
         @forker = forker
-        @channel = channel
-        @served = false
+        @channel = WorkerChannel.new(nil)
+        @served = @refused = false
         @forked_at_s = now_s
         @heartbeat = nil
         @signal = nil
@@ -161,6 +162,16 @@ module Chaton
         @kill_reason = reason
         kill
       end
+
+      # The system refused it a process or a descriptor.
+      #
+      # @param reason [String]
+      def refuse(reason)
+        @refused = true
+        @kill_reason = reason
+      end
+
+      def refused? = @refused
 
       # @return [String, nil] why it could not boot
       def reason = @kill_reason || @channel.reason

@@ -12,6 +12,10 @@ module Chaton
     class ControlServer
       # Further clients wait in the kernel's queue.
       CLIENTS_MAX = 16
+      # What accept raises while nothing is free: the client waits in the kernel's queue, and its socket stays readable.
+      NOTHING_FREE = [Errno::EMFILE, Errno::ENFILE, Errno::ENOMEM, Errno::ENOBUFS].freeze
+      # Pause before the next accept then.
+      ACCEPT_PAUSE_S = 1.0
 
       # @param path [String, nil] nil: no control socket
       def initialize(path, log:)
@@ -38,7 +42,7 @@ module Chaton
       end
 
       def ios
-        listening = @server && @clients.size < CLIENTS_MAX ? [@server] : []
+        listening = @server && !@accept_at && @clients.size < CLIENTS_MAX ? [@server] : []
         listening + @clients.select(&:reading?).map(&:io)
       end
 
@@ -56,10 +60,11 @@ module Chaton
         sweep
       end
 
-      def due_at = @clients.map(&:due_at).min
+      def due_at = [*@clients.map(&:due_at), @accept_at].compact.min
 
       # Closes the connections of clients that take too long.
       def tick(now_s)
+        @accept_at = nil if @accept_at && now_s >= @accept_at
         @clients.each { |client| client.close if now_s >= client.due_at }
         sweep
       end
@@ -99,6 +104,8 @@ module Chaton
       def accept
         io = @server.accept_nonblock(exception: false)
         @clients << ControlConnection.new(io, EventLoop.now_s) unless io == :wait_readable
+      rescue *NOTHING_FREE
+        @accept_at = EventLoop.now_s + ACCEPT_PAUSE_S
       rescue SystemCallError
         # The client has disconnected between the wake-up and the accept.
         nil

@@ -34,6 +34,7 @@ module Chaton
         @quiet_mode = QuietMode.new(worker_set)
         @status = ClusterStatus.new(plan, memory.scoreboard, ceilings)
         @state = :starting
+        @restart_again = false
         @exit_status = 0
       end
 
@@ -45,8 +46,9 @@ module Chaton
 
       # @return [Hash{Symbol=>Object}] for `chaton status`
       def status
-        @status.to_h(state: @state, listen: @resources.listeners.addresses, worker_set: @worker_set,
-                     restart: @phased_restart&.to_h).merge(@resources.services.status, @resources.admin.status)
+        restart = @phased_restart&.to_h&.merge(again: @restart_again)
+        @status.to_h(state: @state, listen: @resources.listeners.addresses, worker_set: @worker_set, restart: restart)
+          .merge(@resources.services.status, @resources.admin.status)
       end
 
       # @return [Hash{Symbol=>Object}] for the admin endpoint
@@ -78,20 +80,20 @@ module Chaton
         wind_down(:restarting)
       end
 
-      # Replaces the workers one by one by workers with the code that is on disk now.
+      # Replaces the workers one by one by workers with the code that is on disk now. While that goes on, code on disk
+      # may be newer than what was loaded, so another request is remembered, once, and carried out next.
       #
       # @return [String, nil]
       def phased_restart
         return "the server is stopping" if over?
-        return "a phased restart is already running" if @phased_restart&.running?
+        return remember_restart if @phased_restart&.running?
 
+        @restart_again = false
         @resources.notify.reloading
         # New workers are meant to work.
         @quiet_mode.end
         @resources.services.restart
-        target = @forkers.next(@resources.listeners.sockets, @memory) do |child, reason|
-          @worker_set.fork_failed(child, reason)
-        end
+        target = @forkers.next(@resources.listeners.sockets, @memory, &@worker_set.method(:fork_failed))
         @phased_restart = PhasedRestart.new(@worker_set, target, log: @log, first: @ceilings.method(:above_soft?)) do
           @resources.ready(**facts)
         end
@@ -160,12 +162,19 @@ module Chaton
 
         # A worker that is being recycled comes to its end before a phased restart goes on.
         @phased_restart&.tick(EventLoop.now_s) unless @ceilings.busy?
+        phased_restart if @restart_again && !@phased_restart.running?
         return become_ready if @state == :starting && @worker_set.complete? && !@ceilings.pending?
 
         give_up("no worker could be started", @worker_set.worker_slots.first.given_up) if nothing_follows?
       end
 
       private
+
+      def remember_restart
+        @log.info("a phased restart is running; another one follows it") unless @restart_again
+        @restart_again = true
+        nil
+      end
 
       def become_ready
         @state = :running

@@ -30,7 +30,7 @@ module Chaton
       # The forker of the next generation.
       #
       # @param sockets [Hash{String=>IO}]
-      # @yield [child, reason] a worker that will never be forked
+      # @yield [child, reason, refused:] a worker that will never be forked
       # @return [Preloader, InProcessForker]
       def next(sockets, memory, &fork_failed)
         @generation += 1

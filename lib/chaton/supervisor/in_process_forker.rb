@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../worker/forked_child"
 require_relative "event_loop"
 
 module Chaton
@@ -19,7 +20,7 @@ module Chaton
       # @param theirs [UNIXSocket] the worker's end of the channel
       # @raise [SystemCallError] when the system refuses the fork
       def fork_worker(child, theirs)
-        pid = fork { @in_child.call(child, theirs) }
+        pid = Worker::ForkedChild.ours { fork { @in_child.call(child, theirs) } }
         child.forked(pid, EventLoop.now_s)
       ensure
         theirs.close

@@ -2,6 +2,7 @@
 
 require "json"
 require "rbconfig"
+require_relative "../boot_signals"
 require_relative "inherited_sockets"
 require_relative "memory_restarts"
 require_relative "ticket_handover"
@@ -43,6 +44,7 @@ module Chaton
       # @raise [SystemCallError] when the program cannot be started
       def exec(sockets, ios: [], environment: {})
         environment = @environment.merge(InheritedSockets.to_env(sockets), environment)
+        BootSignals.ignore
         Process.exec(environment, *@command, unsetenv_others: true, chdir: @directory, rlimit_nofile: @open_files,
                                              **kept(sockets.values + ios))
       end

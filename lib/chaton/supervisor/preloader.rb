@@ -15,7 +15,7 @@ module Chaton
     #   → {"fork":SERIAL,"index":I,"scoreboard_slot":S}  with the worker's end of its channel (SCM_RIGHTS)
     #   → {"certificates":true}                          their files have changed
     #   ← {"loaded":true} | {"failed":"reason"}          once
-    #   ← {"forked":SERIAL,"pid":PID}                    for each
+    #   ← {"forked":SERIAL,"pid":PID} | {"refused":SERIAL,"reason":"why"}  for each
     #
     # The preloader forks twice and the process in between exits, so that the kernel makes the worker a child of the
     # supervisor, which is a subreaper: all workers are its direct children. See docs/FORK_SAFETY.md.
@@ -40,7 +40,7 @@ module Chaton
       attr_reader :due_at
 
       # @param sockets [Hash{String=>IO}] listening sockets by bind
-      # @yield [child, reason] a worker that will never be forked
+      # @yield [child, reason, refused:] a worker that will never be forked; see {WorkerSet#fork_failed}
       def initialize(launch_command, generation:, sockets:, memory:, load_timeout_s:, log:, compact: true, &fork_failed)
         @launch_command = launch_command
         @generation = generation
@@ -71,7 +71,7 @@ module Chaton
         @log.info("preloader started", generation: @generation, pid: @pid)
         self
       rescue SystemCallError => e
-        die("it could not be started: #{e.message}")
+        die("it could not be started: #{e.message}", refused: true)
         self
       ensure
         theirs&.close
@@ -176,6 +176,9 @@ module Chaton
         in { failed: String => reason } then @reason = reason
         in { forked: Integer => serial, pid: Integer => pid }
           @requested.delete(serial)&.forked(pid, EventLoop.now_s)
+        in { refused: Integer => serial, reason: String => reason }
+          child = @requested.delete(serial)
+          @fork_failed.call(child, "fork failed: #{reason}", refused: true) if child
         end
       end
 
@@ -190,30 +193,37 @@ module Chaton
 
       def request_forks
         while (child, theirs = @waiting.shift)
-          @requested[@serial += 1] = child
-          message = { fork: @serial, index: child.index, scoreboard_slot: child.scoreboard_slot }
-          @io.sendmsg(JSON.generate(message), 0, nil, Socket::AncillaryData.unix_rights(theirs))
-          theirs.close
+          request_fork(child, theirs)
         end
+      end
+
+      def request_fork(child, theirs)
+        @requested[@serial += 1] = child
+        message = { fork: @serial, index: child.index, scoreboard_slot: child.scoreboard_slot }
+        @io.sendmsg(JSON.generate(message), 0, nil, Socket::AncillaryData.unix_rights(theirs))
+      rescue Errno::ENOMEM, Errno::ENOBUFS, Errno::ETOOMANYREFS => e
+        take({ refused: @serial, reason: e.message })
       rescue SystemCallError, IOError
-        # It is dying. The kernel reports its end, and then these forks fail.
+        # It is dying. The kernel reports its end, and then this fork fails.
+        nil
+      ensure
         theirs.close
       end
 
-      def die(reason)
+      def die(reason, refused: false)
         @reason = reason
         @state = :dead
         @due_at = nil
         @io&.close
-        fail_forks("its preloader: #{reason}")
+        fail_forks("its preloader: #{reason}", refused: refused)
       end
 
-      def fail_forks(reason)
+      def fail_forks(reason, refused: false)
         @waiting.each { |_, theirs| theirs.close }
         children = @waiting.map(&:first) + @requested.values
         @waiting.clear
         @requested.clear
-        children.each { |child| @fork_failed.call(child, reason) }
+        children.each { |child| @fork_failed.call(child, reason, refused: refused) }
       end
 
       def signal(name)

@@ -2,6 +2,7 @@
 
 require "json"
 require "socket"
+require_relative "../boot_signals"
 require_relative "../errors"
 require_relative "../telemetry/title"
 require_relative "../worker"
@@ -10,6 +11,7 @@ require_relative "application_loader"
 require_relative "listeners"
 require_relative "preloader"
 require_relative "shared_memory"
+require_relative "worker_report"
 
 module Chaton
   class Supervisor
@@ -37,6 +39,7 @@ module Chaton
         # The supervisor handles the terminal's Ctrl-C.
         trap("INT", "IGNORE")
         trap("TERM") { exit!(0) }
+        free_children
         @context = context
         Worker::Hooks.new(@plan.hooks, log: @log).run(:before_fork)
         report(loaded: true)
@@ -56,6 +59,14 @@ module Chaton
       end
 
       private
+
+      # Of the children that hooks and the application fork from this process.
+      def free_children
+        Worker::ForkedChild.prepare([*BootSignals::NAMES, "INT", "TERM"]) do
+          @socket.close
+          @listeners&.close
+        end
+      end
 
       def without_compaction(plan) = plan.with(memory: plan.memory.dup.tap { |memory| memory.compact = false })
 
@@ -89,21 +100,36 @@ module Chaton
 
           channel = controls.flat_map { |control| control.unix_rights || [] }.first
           fork_twice(message, channel)
-          channel.close
+          channel&.close
         end
       end
 
       # The process in between reports the worker's pid and exits; then the kernel makes the worker a child of the
       # supervisor. The supervisor gets the report before it can learn of the worker's death, because an orphan is
-      # handed over only when the process in between has gone.
+      # handed over only when the process in between has gone. A process in between that was killed has not
+      # reported.
       def fork_twice(message, channel)
-        between = fork do
-          pid = fork { live(message, channel) }
-          report(forked: message.fetch(:fork), pid: pid)
-          exit!(0)
-        end
-        Process.wait(between)
+        # The kernel drops a descriptor for which the process has no number left.
+        raise Errno::EMFILE unless channel
+
+        between = Worker::ForkedChild.ours { fork { fork_and_report(message, channel) } }
+        _, status = Process.wait2(between)
+        refuse_fork(message, "its parent ended (#{WorkerReport.describe(status)})") unless status.success?
+      rescue SystemCallError => e
+        refuse_fork(message, e.message)
       end
+
+      # Never returns: the handlers that the application registered with at_exit are not for this process.
+      def fork_and_report(message, channel)
+        pid = Worker::ForkedChild.ours { fork { live(message, channel) } }
+        report(forked: message.fetch(:fork), pid: pid)
+        exit!(0)
+      rescue SystemCallError => e
+        refuse_fork(message, e.message)
+        exit!(0)
+      end
+
+      def refuse_fork(message, reason) = report(refused: message.fetch(:fork), reason: reason)
 
       def live(message, channel)
         @socket.close

@@ -127,7 +127,7 @@ module Chaton
         @log.info("starting again in place")
         sockets = @listeners.sockets.merge(@admin.sockets)
         secret, variable = TicketHandover.pass(scoreboard)
-        @launch_command.exec(sockets, ios: [secret],
+        @launch_command.exec(sockets, ios: [secret].compact,
                                       environment: { **@listeners.environment, **variable, **environment })
       rescue SystemCallError => e
         @log.exception(e, "the program cannot be started again")
@@ -145,7 +145,7 @@ module Chaton
       end
 
       # Closes the main process's descriptors in a forked child.
-      def close_in_child = [@control, @services, @admin].each(&:close_in_child)
+      def close_in_child = [@control, @services, @admin, @notify].each(&:close_in_child)
     end
   end
 end

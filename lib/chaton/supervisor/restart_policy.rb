@@ -10,11 +10,15 @@ module Chaton
     #   0 was asked to by somebody else (a watcher of memory): the first delay is the longest then.
     # - A worker that does not become ready is tried again after a delay that doubles. After `crash_loop_count` tries in
     #   a row it is given up: the code or its environment is broken, and a person has to look.
+    # - A process that the system refuses (no pid, memory or descriptor is free) is tried again after a delay that
+    #   doubles, and never given up: nothing says that the code is broken.
     class RestartPolicy
       # Start it after this delay.
       RestartAfter = Struct.new(:delay_s)
       # Do not start it again.
       GiveUp = Struct.new(:failures)
+      # The shortest delay after a refusal, so that a configuration without a delay does not spin.
+      REFUSED_DELAY_MIN_S = 0.1
 
       # @param delay_s [Numeric] the first delay
       # @param delay_max_s [Numeric] the longest delay
@@ -26,6 +30,7 @@ module Chaton
         @count = count
         @window_s = window_s
         @failed_boots = 0
+        @refusals = 0
         @deaths = []
         @clean_at_s = nil
       end
@@ -40,9 +45,17 @@ module Chaton
         RestartAfter.new(delay(@failed_boots))
       end
 
+      # The system refused the process.
+      #
+      # @return [RestartAfter]
+      def refused
+        @refusals += 1
+        RestartAfter.new([delay(@refusals), REFUSED_DELAY_MIN_S].max)
+      end
+
       # The worker became ready.
       def ready
-        @failed_boots = 0
+        @failed_boots = @refusals = 0
       end
 
       # The worker died after it had been ready.

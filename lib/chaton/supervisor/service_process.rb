@@ -98,6 +98,8 @@ module Chaton
         @started_at = now_s
         @output = ServiceOutput.new(@line.name, ours, lines_max: @plan.service_lines_max, log: @log)
         @log.info("service started", service: @line.name, pid: pid)
+      rescue SystemCallError => e
+        follow(now_s, reason: e.message)
       ensure
         theirs&.close
       end

@@ -13,6 +13,8 @@ module Chaton
         path = env["NOTIFY_SOCKET"]
         # "@" stands for the zero byte of an abstract address.
         @address = path && !path.empty? ? Addrinfo.unix(path.sub(/\A@/, "\0"), :DGRAM) : nil
+        # Opened once: a watchdog that hears nothing, because no descriptor is free, would have the server killed.
+        @socket = Socket.new(:UNIX, :DGRAM) if @address
         @interval_s = watchdog_interval_s(env, pid)
         @due_at = @interval_s && EventLoop.now_s
       end
@@ -41,6 +43,9 @@ module Chaton
         @due_at = now_s + @interval_s
       end
 
+      # Closes the descriptor in a forked child.
+      def close_in_child = @socket&.close
+
       private
 
       def watchdog_interval_s(env, pid)
@@ -53,9 +58,7 @@ module Chaton
       end
 
       def send(*lines)
-        return unless @address
-
-        Socket.open(:UNIX, :DGRAM) { |socket| socket.sendmsg_nonblock(lines.join("\n"), 0, @address, exception: false) }
+        @socket&.sendmsg_nonblock(lines.join("\n"), 0, @address, exception: false)
       rescue SystemCallError
         # The service manager is not there or does not read. That must not stop the server.
         nil

@@ -13,12 +13,16 @@ module Chaton
 
       class << self
         # @param scoreboard [Native::Scoreboard]
-        # @return [Array(IO, Hash{String=>String})] what the next program inherits: a descriptor, and its environment
+        # @return [Array(IO, Hash{String=>String})] what the next program inherits: a descriptor (nil if none is free),
+        #   and its environment
         def pass(scoreboard)
           reader, writer = IO.pipe
           writer.write(scoreboard.secret)
           writer.close
           [reader, { VARIABLE => "#{Process.pid} #{reader.fileno}" }]
+        rescue SystemCallError
+          # Clients begin new sessions.
+          [nil, {}]
         end
 
         # Gives the scoreboard the secret of the program before, if there is one. Call before the first fork.

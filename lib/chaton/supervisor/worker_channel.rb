@@ -32,6 +32,7 @@ module Chaton
         [new(ours), theirs]
       end
 
+      # @param io [UNIXSocket, nil] nil: it is closed
       def initialize(io)
         @io = io
         @reason = nil
@@ -82,9 +83,9 @@ module Chaton
         gone
       end
 
-      def closed? = @io.closed?
+      def closed? = @io.nil? || @io.closed?
 
-      def close = @io.close
+      def close = @io&.close
 
       private
 

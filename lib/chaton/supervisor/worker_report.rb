@@ -59,7 +59,7 @@ module Chaton
 
       def died(child, how, verdict)
         reason = child.reason
-        fields = { **facts(child), status: how, reason: reason }.compact
+        fields = { **facts(child), status: how, reason: (reason unless reason == how) }.compact
         @log.error(child.served? ? "worker died" : "worker did not become ready", **fields, **next_step(verdict))
         suspect_compaction(child) if how.match?(CRASHES)
         give_up(child, verdict, reason) if verdict.is_a?(RestartPolicy::GiveUp)

@@ -144,9 +144,14 @@ module Chaton
         !child.nil?
       end
 
-      # A child will never be forked, or cannot be watched any more.
-      def fork_failed(child, reason)
-        remove(child, reason) unless child.dead?
+      # A child will never be forked.
+      #
+      # @param refused [Boolean] whether the system refused it, for a time
+      def fork_failed(child, reason, refused: false)
+        return if child.dead?
+
+        child.refuse(reason) if refused
+        remove(child, reason)
       end
 
       # @return [Boolean] whether no worker serves and none will be started
@@ -175,17 +180,17 @@ module Chaton
 
       def starting? = !@stopping && room?
 
-      # The slot gets its child before the fork, so that a fork that fails counts as a death.
+      # The slot gets its child before anything that the system may refuse, so that a refusal is that child's end.
       def start(slot, forker, as)
-        channel, theirs = WorkerChannel.pair
         child = Child.new(@plan, index: slot.index, scoreboard_slot: @free_scoreboard_slots.shift, forker: forker,
-                                 channel: channel, now_s: EventLoop.now_s)
+                                 now_s: EventLoop.now_s)
         @children << child
         slot.public_send(as, child)
+        child.channel, theirs = WorkerChannel.pair
         forker.fork_worker(child, theirs)
         child
       rescue SystemCallError => e
-        fork_failed(child, "fork failed: #{e.message}")
+        fork_failed(child, "fork failed: #{e.message}", refused: true)
         child
       end
 

@@ -81,12 +81,18 @@ module Chaton
         return unless child.equal?(@child)
 
         @child = nil
-        follow(child.served? ? @policy.died(now_s, clean: clean) : @policy.boot_failed, child, now_s)
+        follow(verdict(child, now_s, clean), child, now_s)
       end
 
       def due?(now_s) = !@due_at.nil? && now_s >= @due_at
 
       private
+
+      def verdict(child, now_s, clean)
+        return @policy.refused if child.refused?
+
+        child.served? ? @policy.died(now_s, clean: clean) : @policy.boot_failed
+      end
 
       def follow(verdict, child, now_s)
         # The successor is the replacement.

@@ -91,6 +91,44 @@ class PhasedRestartTest < Minitest::Test
     server.wait_all_gone
   end
 
+  # The code on disk may have changed since the first one loaded it.
+  def test_a_restart_that_is_asked_for_during_another_one_follows_it_once
+    server = boot(rackup: app("1"), config: "workers 1")
+    server.write("config.ru", "File.write(\"loading\", \"\")\nsleep 0.01 until File.exist?(\"go\")\n#{app("2")}")
+    server.signal("USR1")
+    server.eventually("version 2 is being loaded") { File.exist?(server.path("loading")) }
+    server.write("config.ru", app("3"))
+    2.times { server.signal("USR1") }
+    assert server.control("phased-restart")["ok"]
+    server.eventually("it is remembered") { server.status.dig("restart", "again") }
+    server.write("go", "")
+    server.wait_line(/phased restart done/, count: 2)
+    assert_equal ["3", false], [server.get.body, server.status.dig("restart", "again")]
+    assert_equal 2, server.log.scan("phased restart begins").size
+    assert_equal 0, server.stop
+  end
+
+  def test_a_mended_deployment_follows_one_whose_workers_do_not_become_ready
+    server = boot(rackup: app("old"), config: <<~RUBY)
+      workers 1
+      on_worker_boot do
+        File.rename("hang", "hanging") && sleep if File.exist?("hang")
+      end
+    RUBY
+    server.write("hang", "")
+    server.write("config.ru", app("broken"))
+    server.signal("USR1")
+    server.eventually("its worker hangs") { File.exist?(server.path("hanging")) }
+    server.write("config.ru", app("mended"))
+    server.signal("USR1")
+    server.eventually("it is remembered") { server.status.dig("restart", "again") }
+    server.signal("KILL", server.status["workers"].find { |worker| worker["generation"] == 1 }["pid"])
+    server.wait_line(/phased restart abandoned/)
+    server.wait_line(/phased restart done/)
+    assert_equal "mended", server.get.body
+    assert_equal 0, server.stop
+  end
+
   def test_new_code_that_does_not_load_changes_nothing
     server = boot(rackup: app("old"), config: "workers 2")
     before = server.workers

@@ -44,6 +44,67 @@ class SignalsTest < Minitest::Test
     end
   end
 
+  # Loads until there is a file "go", and tells that it does.
+  SLOW = <<~RUBY
+    File.write("loading", Process.pid.to_s)
+    sleep 0.01 until File.exist?("go")
+    run ->(_env) { [200, {}, ["hello"]] }
+  RUBY
+
+  ["workers 0", "workers 1"].each do |config|
+    define_method("test_signals_in_a_boot_are_carried_out_after_it_with_#{config.tr(" ", "_")}") do
+      server = launch(rackup: SLOW, config: config)
+      server.eventually("it loads") { File.exist?(server.path("loading")) }
+      %w[TTIN TTOU TSTP USR1].each { |name| server.signal(name) }
+      server.write("go", "")
+      config == "workers 0" ? server.wait_line(/ ready  /, count: 2) : server.wait_line(/phased restart done/)
+      assert_equal "hello", server.get.body
+      assert_equal 0, server.stop
+    end
+
+    define_method("test_signals_in_the_boot_of_a_full_restart_lose_no_client_with_#{config.tr(" ", "_")}") do
+      redirect = "stdout_redirect \"out.log\", \"out.log\", true"
+      server = launch(rackup: SLOW, config: "#{config}\n#{redirect}\n") { |one| one.write("go", "") }
+      server.eventually("it serves") { ready_times(server) == 1 }
+      File.unlink(server.path("go"), server.path("loading"))
+      server.signal("USR2")
+      # From before the program is executed again until it loads the application. TSTP would stop the one before.
+      until File.exist?(server.path("loading"))
+        %w[USR1 HUP TTIN TTOU].each { |name| server.signal(name) }
+        sleep 0.001
+      end
+      %w[USR2 HUP TTOU TSTP].each { |name| server.signal(name) }
+      client = TCPSocket.new("127.0.0.1", port_in_file(server))
+      client.write("GET / HTTP/1.0\r\n\r\n")
+      server.write("go", "")
+      assert_match(/hello\z/, client.read)
+      server.eventually("the restart that was asked for in the boot") { ready_times(server) >= 3 }
+      assert_equal 0, server.stop
+    ensure
+      client&.close
+    end
+  end
+
+  def test_children_of_hooks_inherit_nothing_of_the_supervisor
+    server = boot(config: <<~RUBY)
+      workers 1
+      admin { bind "tcp://127.0.0.1:0" }
+      before_fork { File.write("before", fork { sleep }.to_s) }
+      after_booted { File.write("after", fork { sleep }.to_s) }
+    RUBY
+    server.eventually("both are there") { File.size?(server.path("after")) }
+    pids = %w[before after].map { |name| server.read(name).to_i }
+    pids.each do |pid|
+      assert_empty(Dir["/proc/#{pid}/fd/*"].map { |path| File.readlink(path) }.grep(/socket/))
+      server.signal("TERM", pid)
+      server.eventually("TERM ends it") { !server.alive?(pid) }
+    end
+    assert_equal "hello", server.get.body
+    assert_equal 0, server.stop
+  ensure
+    pids&.each { |pid| Process.kill("KILL", pid) if server.alive?(pid) }
+  end
+
   def test_a_full_restart_is_refused_while_the_directory_is_missing
     ["workers 0", "workers 1"].each do |config|
       server = boot(config: config)
@@ -129,6 +190,10 @@ class SignalsTest < Minitest::Test
   def accepting(server)
     server.status["workers"].select { |worker| worker["state"] == "ready" }.map { |worker| worker["accepting"] }
   end
+
+  def ready_times(server) = File.exist?(server.path("out.log")) ? server.read("out.log").scan(" ready  listen").size : 0
+
+  def port_in_file(server) = server.read("out.log")[%r{tcp://[^ ]+?:(\d+)}, 1].to_i
 
   def said?(server, text)
     File.exist?(server.path("out.log")) && server.read("out.log").include?(text)

@@ -7,6 +7,7 @@ require "chaton/control"
 require "chaton/supervisor/control_server"
 require "chaton/supervisor/control_commands"
 require "chaton/telemetry/log"
+require "support/open_files"
 
 class ControlServerTest < Minitest::Test
   # What a controller answers.
@@ -79,6 +80,22 @@ class ControlServerTest < Minitest::Test
       @poke.write(".")
       assert_nil socket.gets
     end
+  end
+
+  def test_without_a_descriptor_a_client_waits_and_nothing_spins
+    server = Chaton::Supervisor::ControlServer.new("#{@path}.2", log: Chaton::Telemetry::Log.new(io: @output))
+    server.open { { ok: true } }
+    UNIXSocket.open("#{@path}.2") do |socket|
+      OpenFiles.none { server.readable(server.ios.first) }
+      assert_empty server.ios
+      server.tick(server.due_at)
+      server.readable(server.ios.first)
+      socket.write("{\"command\":\"status\"}\n")
+      server.readable(server.ios.last)
+      assert_equal "{\"ok\":true}\n", socket.gets
+    end
+  ensure
+    server.close
   end
 
   def test_a_second_server_leaves_it_alone

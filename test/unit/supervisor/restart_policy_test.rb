@@ -40,6 +40,15 @@ class RestartPolicyTest < Minitest::Test
     assert_equal Policy::GiveUp.new(6), verdicts.last
   end
 
+  def test_refusals_are_tried_again_for_ever
+    one = policy(count: 2)
+    assert_equal [0.5, 1.0, 2.0, 4.0, 4.0, 4.0], Array.new(6) { one.refused.delay_s }
+    assert_kind_of Policy::RestartAfter, one.boot_failed
+    one.ready
+    assert_in_delta 0.5, one.refused.delay_s
+    assert_in_delta 0.1, policy(delay_s: 0).refused.delay_s
+  end
+
   def test_a_ready_worker_begins_a_new_row
     one = policy(count: 2)
     one.boot_failed

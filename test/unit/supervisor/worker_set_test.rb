@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "test_helper"
+require "support/open_files"
 require_relative "fakes"
 
 class WorkerSetTest < Minitest::Test
@@ -127,13 +128,40 @@ class WorkerSetTest < Minitest::Test
     assert_equal :killed, @forker.state
   end
 
-  def test_a_fork_that_is_refused_is_a_failed_boot
+  def test_a_fork_that_is_refused_is_tried_again_for_ever
     build_worker_set(workers: 1)
     @forker.define_singleton_method(:fork_worker) { |_child, _theirs| raise Errno::EAGAIN }
     lose(@worker_set.children.first)
-    tick(2)
-    assert_predicate @worker_set, :all_given_up?
-    assert_match(/fork failed/, @output.string)
+    delays = Array.new(9) { |try| tick(10 * (try + 1)) && @output.string.lines.last[/restart_in_s=(\S+)/, 1].to_f }
+    assert_equal [1.0, 2.0, *[4.0] * 7], delays
+    assert_match(/fork failed: Resource temporarily unavailable/, @output.string)
+    @forker.singleton_class.remove_method(:fork_worker)
+    tick(100)
+    make_ready(@worker_set.children.first)
+    assert_predicate @worker_set, :complete?
+  end
+
+  def test_without_a_descriptor_the_slot_waits
+    build_worker_set(workers: 1)
+    make_ready(@worker_set.children.first)
+    lose(@worker_set.children.first)
+    OpenFiles.none { 3.times { |try| tick(10 * (try + 1)) } }
+    assert_match(/fork failed: Too many open files/, @output.string)
+    refute_predicate @worker_set, :all_given_up?
+    tick(100)
+    make_ready(@worker_set.children.first)
+    assert_predicate @worker_set, :complete?
+  end
+
+  def test_without_a_descriptor_a_successor_ends_and_its_slot_serves_on
+    build_worker_set(workers: 1)
+    make_ready(@worker_set.children.first)
+    slot = @worker_set.worker_slots.first
+    successor = OpenFiles.none { @worker_set.start_successor(slot, @forker) }
+    assert_predicate successor, :dead?
+    assert_match(/Too many open files/, successor.reason)
+    assert_nil slot.successor
+    assert_predicate @worker_set, :complete?
   end
 
   def test_the_first_crash_names_compaction_once

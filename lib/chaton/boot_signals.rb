@@ -1,0 +1,49 @@
+# frozen_string_literal: true
+
+module Chaton
+  # Remembers the signals that mean a command to a running server, from the first line of the program until the server
+  # can carry them out. Their default actions would end or stop a server that is being started again, and its listening
+  # sockets with it. TERM, INT and QUIT end the boot.
+  module BootSignals
+    NAMES = %w[USR1 USR2 HUP TTIN TTOU TSTP].freeze
+    # Nobody adds more workers than that with TTIN; of the others, one is enough.
+    HELD_MAX = 64
+
+    class << self
+      # Begins to remember, once in a process.
+      def hold
+        return if @held
+
+        @held = []
+        NAMES.each { |name| trap(name) { @held << name if @held.size < HELD_MAX } }
+      end
+
+      # Gives them to the queue of the main process, which has set its traps. What it does not handle gets its default
+      # action back.
+      #
+      # @param queue [Worker::SignalQueue]
+      # @param handled [Array<String>] the signals of the queue
+      def pass_to(queue, handled)
+        (NAMES - handled).each { |name| trap(name, "DEFAULT") }
+        held, @held = @held, nil
+        (held || []).each { |name| queue.push(name) if handled.include?(name) }
+      end
+
+      # Ends it for a command that is no server: the default actions follow.
+      def release
+        held, @held = @held, nil
+        return unless held
+
+        NAMES.each { |name| trap(name, "DEFAULT") }
+        held.uniq.each { |name| Process.kill(name, Process.pid) }
+      end
+
+      # Call before this process executes the program again: an ignored signal stays ignored until {.hold}. None is
+      # missed, because code, configuration and output files are read after it.
+      def ignore
+        @held = nil
+        NAMES.each { |name| trap(name, "IGNORE") }
+      end
+    end
+  end
+end
