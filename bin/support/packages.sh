@@ -35,6 +35,7 @@ ruby-nokogiri|a native gem whose objects are moved by compaction|test
 ruby-pg|another such gem|test
 libmimalloc2.0|the other allocator that can be chosen|test
 ruby-actioncable|Rails example: WebSockets|test
+chromium|runs the script of the dashboard's page|test
 TABLE
 }
 

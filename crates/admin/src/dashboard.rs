@@ -3,6 +3,7 @@
 
 mod control;
 mod document;
+pub(crate) mod history;
 mod sessions;
 pub mod stored_jobs;
 
@@ -20,8 +21,9 @@ use crate::request_head::AdminRequest;
 use crate::routes::{token_is_right, too_many_guesses, Answer, WRONG_TOKEN};
 use crate::server::State;
 use control::ControlSocket;
+use history::History;
 use sessions::Sessions;
-use stored_jobs::{JobAction, JobSource, StoredJobs};
+use stored_jobs::{JobAction, JobFilter, JobSource, StoredJobs};
 
 const PAGE: &str = include_str!("dashboard/page.html");
 const SIGN_IN: &str = include_str!("dashboard/sign_in.html");
@@ -57,12 +59,26 @@ pub(crate) struct Dashboard {
     sessions: Mutex<Sessions>,
     pub control: ControlSocket,
     jobs: Option<StoredJobs>,
+    history: Mutex<History>,
+    /// What was last wrong with the history.
+    note: Mutex<Option<String>>,
 }
 
 impl Dashboard {
     pub fn new(config: &DashboardConfig, jobs: Option<Box<dyn JobSource>>) -> Self {
         let control = ControlSocket::new(config.control_socket.as_deref());
-        Self { sessions: Mutex::default(), control, jobs: jobs.map(StoredJobs::new) }
+        let history = Mutex::new(History::new(config.control_socket.as_deref()));
+        let jobs = jobs.map(StoredJobs::new);
+        Self { sessions: Mutex::default(), control, jobs, history, note: Mutex::default() }
+    }
+
+    /// Logs what is wrong with the history, once while it stays the same. The page shows it, too.
+    fn warn(&self, what: String) {
+        let mut note = self.note.lock();
+        if note.as_ref() != Some(&what) {
+            chaton_core::log::warn(&format!("the history of the dashboard: {what}"));
+            *note = Some(what);
+        }
     }
 
     /// Makes a link valid, once.
@@ -75,7 +91,14 @@ impl Dashboard {
 pub(crate) fn has(path: &str) -> bool {
     matches!(
         path,
-        "/" | "/open" | "/dashboard.css" | "/dashboard.js" | "/dashboard.json" | "/jobs.json"
+        "/" | "/open"
+            | "/dashboard.css"
+            | "/dashboard.js"
+            | "/dashboard.json"
+            | "/history.json"
+            | "/jobs.json"
+            | "/job.json"
+            | "/groups.json"
     ) || path.starts_with("/actions/")
 }
 
@@ -173,7 +196,11 @@ async fn serve_to_program(request: &AdminRequest, state: &State) -> Answer {
         "/dashboard.css" => Answer::text("text/css; charset=utf-8", STYLE),
         "/dashboard.js" => Answer::text("text/javascript; charset=utf-8", SCRIPT),
         "/dashboard.json" => Answer::of(200, &document::document(state).await),
-        "/jobs.json" => match jobs(request, state).await {
+        "/history.json" => match history_since(request) {
+            Ok((day, since)) => Answer::of(200, &state.dashboard.history.lock().shown(day, since)),
+            Err((status, why)) => Answer::error(status, &why),
+        },
+        "/jobs.json" | "/job.json" | "/groups.json" => match jobs(request, state).await {
             Ok(page) => Answer::of(200, &page),
             Err((status, why)) => Answer::error(status, &why),
         },
@@ -233,8 +260,7 @@ async fn act(action: &str, request: &AdminRequest, state: &State) -> Outcome {
         }
         "backtraces" => {
             let worker = wanted_number(request, "worker")?;
-            let threads = control.backtraces(worker).await.map_err(refused)?;
-            Ok(json!({ "threads": threads }))
+            control.backtraces(worker).await.map_err(refused)
         }
         "pause" | "resume" => {
             let (queue, paused) = (wanted(request, "queue")?, action == "pause");
@@ -243,6 +269,7 @@ async fn act(action: &str, request: &AdminRequest, state: &State) -> Outcome {
         }
         "retry" | "retry-all" => act_on_jobs(JobAction::Retry, action, request, state).await,
         "delete" | "delete-all" => act_on_jobs(JobAction::Delete, action, request, state).await,
+        "kill" | "kill-all" => act_on_jobs(JobAction::Kill, action, request, state).await,
         _ => Err((404, "there is no such action".to_owned())),
     }
 }
@@ -257,22 +284,65 @@ async fn act_on_jobs(
     if action.ends_with("-all") {
         let count = usize::try_from(wanted_number(request, "count")?).unwrap_or(usize::MAX);
         let count = count.clamp(1, ACTION_JOBS_MAX);
-        let done = store.call(move |jobs| jobs.act_on_all(what, &place, count)).await;
-        return done.map(|done| json!({ "count": done })).map_err(refused);
+        let (from, filter) = (offset(request)?, filter(request));
+        let done =
+            store.call(move |jobs| jobs.act_on_all(what, &place, from, count, &filter)).await;
+        return done.map(|(done, next)| json!({ "count": done, "next": next })).map_err(refused);
     }
     let (jid, offset) = (wanted(request, "jid")?, offset(request)?);
     let found = store.call(move |jobs| jobs.act(what, &place, &jid, offset)).await;
     match found.map_err(refused)? {
         true => Ok(json!({ "ok": true })),
-        false => Err((404, "the job is not there any more".to_owned())),
+        false => Err(gone()),
     }
 }
 
-/// A page of a list.
+/// Whether the whole day is asked for, and after which time.
+fn history_since(request: &AdminRequest) -> Result<(bool, u32), (u16, String)> {
+    let day = match query_value(&request.query, "span").as_deref() {
+        Some("day") => true,
+        Some("hour") | None => false,
+        Some(_) => return Err(wrong("span must be hour or day")),
+    };
+    let since = query_value(&request.query, "since");
+    let since = since.map_or(Ok(0), |text| text.parse());
+    Ok((day, since.map_err(|_| wrong("since must be a number"))?))
+}
+
+/// A part of a list, its groups, or one of its jobs.
 async fn jobs(request: &AdminRequest, state: &State) -> Outcome {
-    let (place, offset) = (wanted(request, "place")?, offset(request)?);
-    let listed = store(state)?.call(move |jobs| jobs.list(&place, offset, JOBS_MAX)).await;
-    listed.map(|jobs| json!({ "offset": offset, "jobs": jobs, "page": JOBS_MAX })).map_err(refused)
+    let (place, offset, filter) = (wanted(request, "place")?, offset(request)?, filter(request));
+    let store = store(state)?;
+    let found = match request.path.as_str() {
+        "/groups.json" => {
+            let found = store.call(move |jobs| stored_jobs::groups(jobs, &place, &filter)).await;
+            found.map(|(groups, searched, stopped)| {
+                json!({ "groups": groups, "searched": searched, "stopped": stopped })
+            })
+        }
+        "/job.json" => {
+            let jid = wanted(request, "jid")?;
+            let found = store.call(move |jobs| jobs.details(&place, &jid, offset)).await;
+            let found = found.map_err(refused)?;
+            return found.map(|job| json!(job)).ok_or_else(gone);
+        }
+        _ => {
+            let search = move |jobs: &mut dyn JobSource| {
+                stored_jobs::search(jobs, &place, offset, JOBS_MAX, &filter)
+            };
+            store.call(search).await.map(|page| json!(page))
+        }
+    };
+    found.map_err(refused)
+}
+
+fn gone() -> (u16, String) {
+    (404, "the job is not there any more".to_owned())
+}
+
+fn filter(request: &AdminRequest) -> JobFilter {
+    let value = |name| query_value(&request.query, name);
+    JobFilter::new(value("filter"), value("group"))
 }
 
 fn offset(request: &AdminRequest) -> Result<usize, (u16, String)> {
@@ -354,6 +424,11 @@ impl MountedDashboard {
             if let Err(why) = taken {
                 return Answer::error(503, &why);
             }
+        }
+        if path == "/history.json" {
+            // The admin endpoint writes it.
+            let loaded = self.state.dashboard.history.lock().load();
+            loaded.unwrap_or_else(|why| self.state.dashboard.warn(why));
         }
         let request = AdminRequest {
             method,

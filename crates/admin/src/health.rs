@@ -115,6 +115,21 @@ fn role_readiness(
     RoleReadiness { ready: ready_workers > 0, workers: workers.len(), ready_workers, reasons }
 }
 
+/// Why a worker that says it is ready does not do the work of one of its roles.
+pub(crate) fn reasons(
+    entry: &WorkerEntry,
+    scoreboard: &Scoreboard,
+    config: &Config,
+    now_ms: u64,
+) -> Vec<String> {
+    let ready = entry.state == WorkerPhase::Ready;
+    let roles = entry.roles.iter().filter(|_| ready);
+    let mut reasons: Vec<_> =
+        roles.filter_map(|role| unready(role, entry, scoreboard, config, now_ms)).collect();
+    reasons.dedup();
+    reasons
+}
+
 /// Why a worker does not do the work of a role.
 fn unready(
     role: &str,

@@ -336,7 +336,7 @@ pub fn sample() -> io::Result<String> {
         .map(|name| ProcessFigures { name, resident: 0, proportional: Some(0), private: Some(0) })
         .into();
     scrape.statsd = Some([0; 2]);
-    let queue = QueueSize { name: "default".to_owned(), size: 0, latency_s: 0.0, paused: false };
+    let queue = QueueSize { name: "default".to_owned(), ..QueueSize::default() };
     let sets = ["scheduled", "retries", "dead", "in_flight"].map(|set| (set, 0));
     scrape.store = Some(Some(StoreSizes { queues: vec![queue], sets: sets.into() }));
     scrape.encode().map_err(io::Error::other)

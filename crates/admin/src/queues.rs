@@ -12,7 +12,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(1);
 const KEPT_NS: u64 = 1_000_000_000;
 
 /// A queue of jobs.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct QueueSize {
     /// Its name.
     pub name: String,
@@ -22,6 +22,8 @@ pub struct QueueSize {
     pub latency_s: f64,
     /// None of its jobs is taken.
     pub paused: bool,
+    /// A living process takes its jobs; `None`: not known.
+    pub served: Option<bool>,
 }
 
 /// What a store holds.
@@ -35,8 +37,11 @@ pub struct StoreSizes {
 
 /// Reads a store. A call may block for as long as the store's own time limits allow.
 pub trait QueueSource: Send {
-    /// What it holds; `None`: it does not answer.
-    fn read(&mut self) -> Option<StoreSizes>;
+    /// What it holds.
+    ///
+    /// # Errors
+    /// Why it does not answer, for people.
+    fn read(&mut self) -> Result<StoreSizes, String>;
 }
 
 /// Asks a store at scrapes, one call at a time and at most once a second.
@@ -46,17 +51,19 @@ pub(crate) struct QueueReader(Arc<Mutex<ReaderState>>);
 struct ReaderState {
     source: Box<dyn QueueSource>,
     /// The last answer, and when it came (ns).
-    last: (Option<StoreSizes>, u64),
+    last: (Result<StoreSizes, String>, u64),
 }
 
 impl QueueReader {
     pub fn new(source: Box<dyn QueueSource>) -> Self {
-        Self(Arc::new(Mutex::new(ReaderState { source, last: (None, 0) })))
+        Self(Arc::new(Mutex::new(ReaderState { source, last: (Err(String::new()), 0) })))
     }
 
-    /// What the store holds; `None`: it does not answer, or not in time. A call that hangs is not joined by more
-    /// of them: all wait for its answer.
-    pub async fn read(&self) -> Option<StoreSizes> {
+    /// What the store holds. A call that hangs is not joined by more of them: all wait for its answer.
+    ///
+    /// # Errors
+    /// Why it does not answer, or not in time.
+    pub async fn read(&self) -> Result<StoreSizes, String> {
         let shared = self.0.clone();
         let call = async move {
             let mut state = shared.lock_owned().await;
@@ -68,9 +75,11 @@ impl QueueReader {
                 state.last = (state.source.read(), now_ns());
                 state.last.0.clone()
             };
-            tokio::task::spawn_blocking(call).await.ok()?
+            let called = tokio::task::spawn_blocking(call).await;
+            called.unwrap_or_else(|_| Err("the call to the store has failed".to_owned()))
         };
-        tokio::time::timeout(ANSWER_MAX, call).await.ok()?
+        let late = || format!("the store has not answered within {} s", ANSWER_MAX.as_secs());
+        tokio::time::timeout(ANSWER_MAX, call).await.unwrap_or_else(|_| Err(late()))
     }
 }
 
@@ -83,10 +92,10 @@ mod tests {
     struct Slow(u64, Receiver<()>);
 
     impl QueueSource for Slow {
-        fn read(&mut self) -> Option<StoreSizes> {
-            self.1.recv().ok()?;
+        fn read(&mut self) -> Result<StoreSizes, String> {
+            self.1.recv().map_err(|error| error.to_string())?;
             self.0 += 1;
-            Some(StoreSizes { queues: vec![], sets: vec![("dead", self.0)] })
+            Ok(StoreSizes { queues: vec![], sets: vec![("dead", self.0)] })
         }
     }
 
@@ -116,9 +125,10 @@ mod tests {
         let (answer, answers) = channel();
         let reader = QueueReader::new(Box::new(Slow(0, answers)));
         let runtime = runtime();
-        assert_eq!(runtime.block_on(reader.read()), None);
+        let late = Err("the store has not answered within 1 s".to_owned());
+        assert_eq!(runtime.block_on(reader.read()), late);
         assert!(reader.0.try_lock().is_err());
-        assert_eq!(runtime.block_on(reader.read()), None);
+        assert_eq!(runtime.block_on(reader.read()), late);
         answer.send(()).unwrap();
         // The runtime waits for the call.
         drop(runtime);
@@ -137,7 +147,7 @@ mod tests {
                 tokio::spawn(async move { (0..2).for_each(|_| answer.send(()).unwrap()) });
                 (reader.read().await, other.await.unwrap())
             });
-            one.is_some() && other.is_some()
+            one.is_ok() && other.is_ok()
         });
         assert!(answered);
     }

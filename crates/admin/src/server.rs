@@ -22,7 +22,7 @@ use crate::access::GuessGate;
 use crate::config::{AdminListener, Config};
 use crate::connection;
 use crate::dashboard::stored_jobs::JobSource;
-use crate::dashboard::Dashboard;
+use crate::dashboard::{history, Dashboard};
 use crate::health;
 use crate::metrics::Scrape;
 use crate::process_reader::ProcessReader;
@@ -120,7 +120,7 @@ impl State {
     /// The text of `/metrics`.
     pub(crate) async fn metrics(&self) -> String {
         let store = match &self.queues {
-            Some(queues) => Some(queues.read().await),
+            Some(queues) => Some(queues.read().await.ok()),
             None => None,
         };
         let (report, _) = self.report();
@@ -270,6 +270,8 @@ fn listen(state: &Arc<State>, first: bool) -> io::Result<()> {
         let clients = WaitingClients::new(waiting_max);
         tokio::spawn(accept_all(socket, listener.clone(), state.clone(), clients));
     }
+    let shared = state.clone();
+    tokio::spawn(async move { history::run(&shared).await });
     let shared = state.clone();
     tokio::spawn(async move {
         if let Some(config) = &shared.config.statsd {

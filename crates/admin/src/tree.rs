@@ -59,6 +59,24 @@ pub struct GivenUp {
     pub roles: Vec<String>,
 }
 
+/// A worker that ended though nobody had asked it to.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Death {
+    /// Its number.
+    pub worker: usize,
+    /// Its process id; `None`: it could not be forked.
+    pub pid: Option<u32>,
+    /// When (s since 1970).
+    pub at: f64,
+    /// Why, as in [`TreeReport::exits`].
+    pub end: String,
+    /// How its process ended, such as `killed by SIGKILL`.
+    pub how: String,
+    /// What it said, or why it was killed.
+    pub reason: Option<String>,
+}
+
 /// The server and its workers at one moment. A new report replaces the one before.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -71,6 +89,9 @@ pub struct TreeReport {
     pub given_up: Vec<GivenUp>,
     /// How many workers have ended, by reason.
     pub exits: BTreeMap<String, u64>,
+    /// The last ones that ended though nobody had asked them to, the latest one at the end.
+    #[serde(default)]
+    pub deaths: Vec<Death>,
     /// Process id of the supervisor, or of the only process.
     pub pid: u32,
 }

@@ -10,7 +10,7 @@ mod process;
 use std::path::Path;
 
 pub use cgroup::{Cgroup, CgroupVersion};
-pub use process::{age_s, resident, ProcessMemory};
+pub use process::{age_s, is_stopped, resident, ProcessMemory};
 
 /// The root of `/proc` and `/sys`.
 pub const ROOT: &str = "/";

@@ -35,7 +35,7 @@ module Chaton
       def trace(command)
         case command["action"]
         when "running" then reply(command, running: @running.call)
-        when "backtraces" then reply(command, threads: Telemetry::Backtraces.read)
+        when "backtraces" then reply(command, threads: Telemetry::Backtraces.read, running: @running.call)
         else @tracer_control.call(command)
         end
       end

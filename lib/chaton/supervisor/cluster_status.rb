@@ -35,7 +35,7 @@ module Chaton
           { worker: child.index, slot: child.scoreboard_slot, pid: child.pid, state: child.state, roles: child.roles }
         end
         given_up = worker_set.worker_slots.select(&:given_up)
-        { state: state, pid: Process.pid, workers: workers, exits: worker_set.exits,
+        { state: state, pid: Process.pid, workers: workers, exits: worker_set.exits, deaths: worker_set.deaths,
           given_up: given_up.map { |slot| { worker: slot.index, roles: @plan.roles_of(slot.index) } } }
       end
 

@@ -15,6 +15,11 @@ module Chaton
       EXTRA_WORKERS_MAX = 16
       # How a worker ended whose status nobody here has seen.
       REAPED_ELSEWHERE = "unknown: the application has waited for it"
+      # Ends that nobody asked for; the last few of them are kept for the dashboard.
+      DEATHS = %i[died hung killed boot].freeze
+      DEATHS_MAX = 10
+      # Characters of what a worker said before it ended.
+      DEATH_REASON_MAX = 500
 
       # @return [Array<WorkerSlot>]
       attr_reader :worker_slots
@@ -22,6 +27,8 @@ module Chaton
       attr_reader :children
       # @return [Hash{Symbol=>Integer}] workers that have ended, by reason
       attr_reader :exits
+      # @return [Array<Hash{Symbol=>Object}>] the last ends that nobody asked for: when and how; the latest one last
+      attr_reader :deaths
       # @return [Preloader, InProcessForker] forks the workers of new slots
       attr_accessor :forker
 
@@ -44,6 +51,7 @@ module Chaton
         @free_scoreboard_slots = (0...self.class.scoreboard_slots(plan.workers)).to_a
         @stopping = false
         @exits = { asked: 0, restart: 0, memory: 0, died: 0, hung: 0, killed: 0, boot: 0 }
+        @deaths = []
       end
 
       def ios = @children.map { |child| child.channel.io }.reject(&:closed?)
@@ -209,6 +217,7 @@ module Chaton
         child.read_channel(now_s) unless child.channel.closed?
         asked = child.stopping?
         @exits[child.end_reason] += 1
+        note_death(child, how)
         cause &&= child.death_cause(cause)
         child.ended(now_s)
         @children.delete(child)
@@ -219,6 +228,14 @@ module Chaton
         @free_scoreboard_slots.push(child.scoreboard_slot)
         verdict = worker_slot_of(child)&.child_ended(child, now_s, clean: how == "exit 0")
         @report.ended(child, how, asked, verdict)
+      end
+
+      def note_death(child, how)
+        return unless DEATHS.include?(child.end_reason)
+
+        @deaths << { worker: child.index, pid: child.pid, at: Time.now.to_f.round(3), end: child.end_reason, how: how,
+                     reason: child.reason&.slice(0, DEATH_REASON_MAX) }
+        @deaths.shift if @deaths.size > DEATHS_MAX
       end
 
       def child_at(io) = @children.find { |one| one.channel.io.equal?(io) }

@@ -22,7 +22,8 @@ module Chaton
       # @return [Array<Hash{Symbol=>Object}>]
       def read
         Thread.list.first(THREADS_MAX).map do |thread|
-          { thread: name(thread).to_s, status: thread.status.to_s, backtrace: lines(thread) }
+          { thread: name(thread).to_s, tid: thread.native_thread_id, status: thread.status.to_s,
+            backtrace: lines(thread) }
         end
       end
 

@@ -61,6 +61,31 @@ class JobsDashboardTest < Minitest::Test
     assert_equal 0, server.stop(timeout_s: WAIT_S)
   end
 
+  def test_of_failed_jobs_those_of_a_search_die
+    server = boot_jobs(JOBS, config: admin)
+    console(server).run(<<~'RUBY')
+      retries = Chaton::Jobs::RetrySet.new.native
+      at = Time.now.to_f + 86_400
+      (0...300).each do |n|
+        name = n % 3 == 0 ? "Pay" : "Mail"
+        retries.add("retry", at + n, JSON.generate(queue: "default", class: name, args: [n], jid: format("%024d", n)))
+      end
+    RUBY
+    place = "place=retry&filter=PAY"
+    list = page(server, "/jobs.json?#{place}", headers: BEARER).json
+    assert_equal [(0..147).step(3).to_a, 148], [list["jobs"].map { |job| job["offset"] }, list["next"]]
+    assert_equal 200, post(server, "/actions/kill?place=retry&jid=#{list["jobs"].last["jid"]}&offset=147").status
+    first = post(server, "/actions/kill-all?#{place}&count=200").json
+    assert_equal [66, 134], first.values_at("count", "next")
+    rest = post(server, "/actions/kill-all?#{place}&count=200&offset=134").json
+    assert_equal [33, nil], rest.values_at("count", "next")
+    eventually_shown(server) { |shown| shown["jobs"]["store"]["sets"].values_at("retries", "dead") == [200, 100] }
+    groups = page(server, "/groups.json?place=dead", headers: BEARER).json
+    assert_equal [["Pay", 100]], groups["groups"].map { |group| group.values_at("class", "count") }
+    assert_equal 404, page(server, "/job.json?place=retry&jid=#{list["jobs"].last["jid"]}", headers: BEARER).status
+    assert_equal 0, server.stop(timeout_s: WAIT_S)
+  end
+
   def test_a_queue_is_paused_and_resumed
     server = boot_jobs(JOBS, config: admin)
     server.write("mended", "")

@@ -1,5 +1,6 @@
 //! A client of the main process's control socket.
 
+use std::collections::HashMap;
 use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -19,6 +20,8 @@ const ANSWER_MAX: Duration = Duration::from_secs(5);
 const RUNNING_MAX: Duration = Duration::from_millis(500);
 /// How long that is shown again, so that many who look do not ask more often.
 const RUNNING_KEPT_NS: u64 = 1_000_000_000;
+/// A worker that was silent the last time counts as silent since then, unless nobody has looked for so long.
+const WATCHED_NS: u64 = 30_000_000_000;
 /// Time for the backtraces of a worker; the thread that reads them needs the GVL.
 const BACKTRACES_MAX: Duration = Duration::from_secs(5);
 /// Bytes of an answer at most: a thousand workers, or a thousand threads with their backtraces.
@@ -33,9 +36,57 @@ const PATH_BYTES_MAX: usize = 107;
 pub(crate) struct ControlSocket {
     /// `None`: it is off.
     path: Option<PathBuf>,
-    /// What the workers ran, by their numbers, and when they said so (ns).
-    running: tokio::sync::Mutex<(Vec<Value>, u64)>,
+    /// What the workers ran when they were last asked.
+    running: tokio::sync::Mutex<WorkerAnswers>,
 }
+
+/// What the workers say they run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WorkerAnswers {
+    pub answers: Vec<Value>,
+    /// Why nobody could be asked.
+    pub error: Option<String>,
+    /// When they were asked (ns); 0: never.
+    at_ns: u64,
+    /// Since when those are silent that were asked and have not answered (ns), by their numbers.
+    silent_since_ns: HashMap<u64, u64>,
+}
+
+impl WorkerAnswers {
+    /// For how long a worker has not answered; `None`: it has, or was not asked.
+    pub fn silent_s(&self, worker: usize) -> Option<f64> {
+        let since_ns = self.silent_since_ns.get(&(worker as u64))?;
+        Some(self.at_ns.saturating_sub(*since_ns) as f64 / 1e9)
+    }
+
+    /// Takes the next answers. Who was silent the last time, and not long ago, has been silent since then.
+    fn take(&mut self, asked: Result<Answers, String>, asked_at_ns: u64, now_ns: u64) {
+        let watched = asked_at_ns.saturating_sub(self.at_ns) < WATCHED_NS;
+        let before = std::mem::take(&mut self.silent_since_ns);
+        self.at_ns = now_ns;
+        let (asked, answers) = match asked {
+            Ok(answers) => answers,
+            Err(why) => {
+                (self.answers, self.error) = (vec![], Some(why));
+                return;
+            }
+        };
+        let silent = asked.iter().filter_map(Value::as_u64).filter(|worker| {
+            // As many as were asked: a worker that is replaced and its successor have one number.
+            let count = |all: &[Value], number: fn(&Value) -> Option<u64>| {
+                all.iter().filter(|one| number(one) == Some(*worker)).count()
+            };
+            count(&answers, |one| one["worker"].as_u64()) < count(&asked, Value::as_u64)
+        });
+        let since = |worker| before.get(&worker).copied().filter(|_| watched);
+        self.silent_since_ns =
+            silent.map(|worker| (worker, since(worker).unwrap_or(asked_at_ns))).collect();
+        (self.answers, self.error) = (answers, None);
+    }
+}
+
+/// The numbers of the workers that were asked, and the answers that came in time.
+type Answers = (Vec<Value>, Vec<Value>);
 
 impl ControlSocket {
     pub fn new(path: Option<&str>) -> Self {
@@ -59,15 +110,14 @@ impl ControlSocket {
     }
 
     /// What the workers run, as those say that answer in time.
-    pub async fn running(&self) -> Vec<Value> {
+    pub async fn running(&self) -> WorkerAnswers {
         let mut last = self.running.lock().await;
-        let (answers, at_ns) = &mut *last;
-        if *at_ns == 0 || now_ns().saturating_sub(*at_ns) >= RUNNING_KEPT_NS {
-            // Without an answer nothing is shown, and the reasons of `/ready` tell why.
-            *answers = self.ask("running", None, RUNNING_MAX).await.unwrap_or_default();
-            *at_ns = now_ns();
+        let asked_at_ns = now_ns();
+        if last.at_ns == 0 || asked_at_ns.saturating_sub(last.at_ns) >= RUNNING_KEPT_NS {
+            let asked = self.ask("running", None, RUNNING_MAX).await;
+            last.take(asked, asked_at_ns, now_ns());
         }
-        answers.clone()
+        last.clone()
     }
 
     /// What each thread of a worker does.
@@ -75,12 +125,12 @@ impl ControlSocket {
     /// # Errors
     /// Why they cannot be read.
     pub async fn backtraces(&self, worker: u64) -> Result<Value, String> {
-        let mut answers = self.ask("backtraces", Some(worker), BACKTRACES_MAX).await?;
+        let (_, mut answers) = self.ask("backtraces", Some(worker), BACKTRACES_MAX).await?;
         let answer = answers.pop().ok_or_else(|| {
             let seconds = BACKTRACES_MAX.as_secs();
             format!("worker {worker} has not answered within {seconds} s: code that never lets go of Ruby's lock may run")
         })?;
-        Ok(answer["threads"].clone())
+        Ok(json!({ "threads": answer["threads"], "running": answer["running"] }))
     }
 
     /// Workers answer on a socket of our own; those that do not in time are left out.
@@ -89,15 +139,15 @@ impl ControlSocket {
         action: &str,
         worker: Option<u64>,
         within: Duration,
-    ) -> Result<Vec<Value>, String> {
+    ) -> Result<Answers, String> {
         let beside = self.path.as_deref().ok_or(OFF)?;
         let socket = AnswerSocket::open(beside)
             .map_err(|error| format!("there is no place for a socket: {error}"))?;
         let until = Instant::now() + within;
         let request = json!({ "command": "trace", "action": action, "worker": worker, "reply_to": socket.path });
-        let asked = self.call(&request).await?["asked"].as_array().map_or(0, Vec::len);
+        let asked = self.call(&request).await?["asked"].as_array().cloned().unwrap_or_default();
         let mut answers = Vec::new();
-        while answers.len() < asked {
+        while answers.len() < asked.len() {
             match timeout_at(until, socket.answer()).await {
                 Ok(Ok(answer)) => answers.push(answer),
                 // It broke off; the others may still answer.
@@ -105,7 +155,7 @@ impl ControlSocket {
                 Err(_) => break,
             }
         }
-        Ok(answers)
+        Ok((asked, answers))
     }
 }
 
@@ -181,6 +231,31 @@ mod tests {
     }
 
     #[test]
+    fn a_worker_is_silent_since_it_was_first_asked_in_vain() {
+        let (second, mut last) = (1_000_000_000, WorkerAnswers::default());
+        let answer = |worker: u64| json!({ "worker": worker, "ok": true });
+        let asked = || vec![json!(0), json!(1)];
+        let silence = |last: &WorkerAnswers| [0, 1].map(|worker| last.silent_s(worker));
+        last.take(Ok((asked(), vec![answer(0)])), 100 * second, 101 * second);
+        assert_eq!(silence(&last), [None, Some(1.0)]);
+        last.take(Ok((asked(), vec![answer(0)])), 110 * second, 111 * second);
+        assert_eq!(silence(&last), [None, Some(11.0)]);
+        // Nobody looked for an hour, in which it may have answered.
+        last.take(Ok((asked(), vec![answer(0)])), 3600 * second, 3601 * second);
+        assert_eq!(silence(&last), [None, Some(1.0)]);
+        last.take(Ok((asked(), vec![answer(1), answer(0)])), 3602 * second, 3602 * second);
+        assert_eq!(silence(&last), [None, None]);
+        // Who was not asked is not silent.
+        last.take(Err("the main process does not answer".to_owned()), 3603 * second, 3608 * second);
+        assert_eq!((silence(&last), last.answers.len()), ([None, None], 0));
+        assert!(last.error.is_some());
+        // An old process of the number has answered, its successor has not.
+        let both = vec![json!(0), json!(0)];
+        last.take(Ok((both, vec![answer(0)])), 3609 * second, 3610 * second);
+        assert_eq!(silence(&last), [Some(1.0), None]);
+    }
+
+    #[test]
     fn answers_are_collected_beside_the_control_socket_and_nothing_is_left() {
         let folder = std::env::temp_dir().join(format!("control-test-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
@@ -206,7 +281,7 @@ mod tests {
             asked.await.unwrap();
             answers
         });
-        assert_eq!(answers.unwrap(), [json!({ "worker": 3, "running": [] })]);
+        assert_eq!(answers.unwrap().1, [json!({ "worker": 3, "running": [] })]);
         assert_eq!(
             std::fs::read_dir(&folder).unwrap().count(),
             1,

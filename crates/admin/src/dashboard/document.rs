@@ -8,9 +8,11 @@ use chaton_core::clock::wall_s;
 use chaton_core::process::counters::{TimeTotals, BOUNDS_S};
 use chaton_core::process::scoreboard::Scoreboard;
 use chaton_memory::eden::EdenReason;
-use chaton_memory::readings::{age_s, resident, ROOT};
+use chaton_memory::readings::{age_s, is_stopped, resident, ROOT};
 use serde_json::{json, Map, Value};
 
+use crate::config::Config;
+use crate::dashboard::control::WorkerAnswers;
 use crate::health;
 use crate::metrics::{Scrape, CLASSES};
 use crate::queues::StoreSizes;
@@ -48,12 +50,14 @@ pub(crate) async fn document(state: &State) -> Value {
         })
         .collect();
     let workers: Vec<_> =
-        report.workers.iter().map(|entry| worker(entry, scoreboard, &running)).collect();
+        report.workers.iter().map(|entry| worker(entry, scoreboard, config, &running)).collect();
     let now_s = wall_s();
     json!({
         "at": now_s,
         "server": { "facts": config.dashboard.facts, "state": report.state, "pid": report.pid,
-                    "age_s": age_s(root, report.pid), "roles": config.roles, "exits": report.exits },
+                    "age_s": age_s(root, report.pid), "roles": config.roles, "exits": report.exits,
+                    "deaths": report.deaths, "running_error": running.error },
+        "history_note": *state.dashboard.note.lock(),
         "live": live,
         "ready": ready,
         "workers": workers,
@@ -67,7 +71,8 @@ pub(crate) async fn document(state: &State) -> Value {
             "queue_time": times(&scrape.queue_time),
         },
         "jobs": {
-            "store": store.map(|sizes| sizes.as_ref().map(stored)),
+            "store_error": store.as_ref().and_then(|sizes| sizes.as_ref().err()),
+            "store": store.as_ref().and_then(|sizes| sizes.as_ref().ok()).map(stored),
             "classes": scrape.jobs.iter().map(|((class, queue), totals)| {
                 json!({ "class": class, "queue": queue, "done": totals.done, "failed": totals.failed,
                         "run_time": times(&totals.run_time), "latency": times(&totals.latency) })
@@ -89,24 +94,34 @@ fn times(totals: &TimeTotals) -> Value {
 fn stored(sizes: &StoreSizes) -> Value {
     let queues = sizes.queues.iter().take(QUEUES_MAX).map(|queue| {
         json!({ "name": queue.name, "size": queue.size, "latency_s": queue.latency_s,
-                "paused": queue.paused })
+                "paused": queue.paused, "served": queue.served })
     });
     let sets: Map<_, _> =
         sizes.sets.iter().map(|(name, size)| ((*name).to_owned(), json!(size))).collect();
     json!({ "queues": queues.collect::<Vec<_>>(), "queues_total": sizes.queues.len(), "sets": sets })
 }
 
-fn worker(entry: &WorkerEntry, scoreboard: &Scoreboard, running: &[Value]) -> Value {
+fn worker(
+    entry: &WorkerEntry,
+    scoreboard: &Scoreboard,
+    config: &Config,
+    running: &WorkerAnswers,
+) -> Value {
     let root = Path::new(ROOT);
     let mut shown = json!({
         "worker": entry.worker, "pid": entry.pid, "state": entry.state, "roles": entry.roles,
         "resident": entry.pid.and_then(|pid| resident(root, pid)),
         "age_s": entry.pid.and_then(|pid| age_s(root, pid)),
+        "stopped": entry.pid.is_some_and(|pid| is_stopped(root, pid)),
+        "reasons": health::reasons(entry, scoreboard, config, boot_ms()),
     });
     // A process that has not answered has no `running`.
-    let answer = running.iter().find(|one| one["pid"] == json!(entry.pid) && one["ok"] == true);
+    let answers = &mut running.answers.iter();
+    let answer = answers.find(|one| one["pid"] == json!(entry.pid) && one["ok"] == true);
     if let Some(answer) = answer {
         shown["running"] = answer["running"].clone();
+    } else if let Some(silent_s) = running.silent_s(entry.worker) {
+        shown["silent_s"] = json!(silent_s);
     }
     if entry.slot >= scoreboard.len() {
         return shown;

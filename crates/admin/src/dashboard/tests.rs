@@ -5,7 +5,7 @@ use super::*;
 use crate::config::{AdminListener, Config};
 use crate::queues::{QueueSize, StoreSizes};
 use chaton_core::process::scoreboard::{OwnGauges, Scoreboard};
-use stored_jobs::StoredJob;
+use stored_jobs::{JobDetails, StoredJob};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -215,14 +215,10 @@ fn guesses_wait_on_half_of_the_connections_and_further_ones_are_refused() {
 struct ManyQueues;
 
 impl crate::queues::QueueSource for ManyQueues {
-    fn read(&mut self) -> Option<StoreSizes> {
-        let queue = |number| QueueSize {
-            name: format!("queue{number}"),
-            size: 1,
-            latency_s: 0.0,
-            paused: false,
-        };
-        Some(StoreSizes { queues: (0..10_000).map(queue).collect(), sets: vec![("dead", 10_000)] })
+    fn read(&mut self) -> Result<StoreSizes, String> {
+        let queue =
+            |number| QueueSize { name: format!("queue{number}"), size: 1, ..QueueSize::default() };
+        Ok(StoreSizes { queues: (0..10_000).map(queue).collect(), sets: vec![("dead", 10_000)] })
     }
 }
 
@@ -237,8 +233,19 @@ impl JobSource for NoJobs {
         Ok(false)
     }
 
-    fn act_on_all(&mut self, _: JobAction, _: &str, _: usize) -> Result<usize, String> {
-        Ok(0)
+    fn act_on_all(
+        &mut self,
+        _: JobAction,
+        _: &str,
+        _: usize,
+        _: usize,
+        _: &JobFilter,
+    ) -> Result<(usize, Option<usize>), String> {
+        Ok((0, None))
+    }
+
+    fn details(&mut self, _: &str, _: &str, _: usize) -> Result<Option<JobDetails>, String> {
+        Ok(None)
     }
 
     fn pause(&mut self, _: &str, _: bool) -> Result<(), String> {
@@ -283,7 +290,7 @@ fn ten_thousand_classes_topics_and_queues_are_bounded() {
 fn a_call_to_a_store_that_hangs_does_not_hold_up_the_end_of_the_process() {
     struct Hangs;
     impl crate::queues::QueueSource for Hangs {
-        fn read(&mut self) -> Option<StoreSizes> {
+        fn read(&mut self) -> Result<StoreSizes, String> {
             loop {
                 std::thread::park();
             }
@@ -293,7 +300,7 @@ fn a_call_to_a_store_that_hangs_does_not_hold_up_the_end_of_the_process() {
     let state = State::new(config(MINUTE), Scoreboard::new(1).unwrap(), open);
     let mounted = MountedDashboard::new(state.clone()).unwrap();
     let queues = state.queues.as_ref().unwrap();
-    assert!(mounted.runtime.as_ref().unwrap().block_on(queues.read()).is_none());
+    assert!(mounted.runtime.as_ref().unwrap().block_on(queues.read()).is_err());
     let (done, ended) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         drop(mounted);

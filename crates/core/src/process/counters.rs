@@ -20,10 +20,13 @@ pub const OTHER: usize = NAMES_MAX;
 /// Longest name in bytes; the rest is cut off.
 pub const NAME_BYTES_MAX: usize = 96;
 
-const BUCKETS: usize = 14;
-/// Upper bounds of the buckets (s); what is longer is in one more.
-pub const BOUNDS_S: [f64; BUCKETS] =
-    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0];
+const BUCKETS: usize = 17;
+/// Upper bounds of the buckets (s); what is longer is in one more. The page shows percentiles as ranges between
+/// them, so that also those of jobs that run for minutes say something.
+pub const BOUNDS_S: [f64; BUCKETS] = [
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0,
+    300.0,
+];
 
 /// Adds to a counter that only one thread writes at a time, without a locked instruction.
 pub fn add(counter: &AtomicU64, n: u64) {

@@ -65,6 +65,13 @@ pub fn age_s(root: &Path, pid: u32) -> Option<f64> {
     (per_s > 0).then(|| (uptime - begun / per_s as f64).max(0.0))
 }
 
+/// Whether a signal, such as SIGSTOP, or a debugger has stopped a process; false when it has ended.
+pub fn is_stopped(root: &Path, pid: u32) -> bool {
+    let stat = fs::read_to_string(root.join(format!("proc/{pid}/stat"))).unwrap_or_default();
+    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().next());
+    matches!(state, Some("T" | "t"))
+}
+
 fn page_bytes() -> u64 {
     // SAFETY: sysconf with a plain constant.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
