@@ -55,6 +55,8 @@ pub struct GcReading {
     pub churned_bytes: u64,
     /// Ruby wants its next collection to be a full one.
     pub full_asked: bool,
+    /// Ruby leaves full collections to us (3.4 and later), so those between units are the only ones that can be full.
+    pub full_is_held: bool,
     /// How long a full collection has been due (ns).
     pub overdue_ns: u64,
     /// For how long nothing has run or waited (ns); with [`ThreadActivity::StillIdle`].
@@ -108,6 +110,10 @@ pub fn decide(
     delays: &IdleDelays,
 ) -> GcAction {
     let full_due = is_full_due(budget, reading);
+    // A collection that is asked for is a full one while Ruby wants one, even without full marks (`gc_start` in gc.c).
+    // Inside a unit Ruby begins a minor one then.
+    let is_minor_full = reading.full_asked && reading.full_is_held && full_due;
+    let share = |share| if is_minor_full { 1.0 } else { share };
     match activity {
         ThreadActivity::StillIdle => still_idle(full_due, reading, delays),
         ThreadActivity::Between | ThreadActivity::Quiet
@@ -115,8 +121,10 @@ pub fn decide(
         {
             GcAction::Full
         }
-        ThreadActivity::Between if is_used(BETWEEN_SHARE, budget, reading) => GcAction::Minor,
-        ThreadActivity::Quiet if is_used(QUIET_SHARE, budget, reading) => GcAction::Minor,
+        ThreadActivity::Between if is_used(share(BETWEEN_SHARE), budget, reading) => {
+            GcAction::Minor
+        }
+        ThreadActivity::Quiet if is_used(share(QUIET_SHARE), budget, reading) => GcAction::Minor,
         ThreadActivity::Idle if is_used(IDLE_SHARE, budget, reading) && !full_due => {
             GcAction::Minor
         }
@@ -238,6 +246,27 @@ mod tests {
         let overdue = GcReading { overdue_ns: OVERDUE_NS, ..grown };
         assert_eq!(at(ThreadActivity::Between, overdue), GcAction::Full);
         assert_eq!(at(ThreadActivity::Quiet, overdue), GcAction::Full);
+    }
+
+    #[test]
+    fn a_full_collection_that_ruby_wants_is_not_done_as_a_minor_one() {
+        use ThreadActivity::{Between, Idle, Quiet};
+        let at = |activity, filled_slots, full_is_held, overdue_ns| {
+            let reading =
+                GcReading { filled_slots, full_is_held, overdue_ns, ..GcReading::default() };
+            at(activity, GcReading { full_asked: true, ..reading })
+        };
+        for activity in [Between, Quiet] {
+            assert_eq!(at(activity, 950_000, true, 0), GcAction::Nothing);
+            assert_eq!(at(activity, 1_000_000, true, 0), GcAction::Minor, "Ruby would begin one");
+            assert_eq!(at(activity, 950_000, true, OVERDUE_NS), GcAction::Full);
+            assert_eq!(
+                at(activity, 950_000, false, 0),
+                GcAction::Minor,
+                "Ruby may do it in a unit"
+            );
+        }
+        assert_eq!(at(Idle, 950_000, true, 0), GcAction::WaitIdle(DELAYS.full_ns));
     }
 
     #[test]

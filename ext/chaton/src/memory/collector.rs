@@ -71,6 +71,8 @@ pub struct Collector {
     longlife: f64,
     delays: IdleDelays,
     minor: VALUE,
+    /// Whether Ruby leaves full collections to us while there is work.
+    full_is_held: bool,
     seen: Mutex<CollectorState>,
     units: AtomicU64,
     units_hit: AtomicU64,
@@ -304,11 +306,14 @@ impl Collector {
             held_bytes_then: seen.held_then,
             churned_bytes: monitor.churned.load(Relaxed).saturating_sub(seen.churned_then) + malloc,
             full_asked: monitor.causes.needs_major(),
+            full_is_held: self.full_is_held,
             ..GcReading::default()
         };
         if collect::is_full_due(&self.budget(), &reading) {
             let now = clock::now_ns();
-            reading.overdue_ns = now - *seen.full_due_since_ns.get_or_insert(now);
+            // Another thread may have set it after this one read the clock.
+            let since = *seen.full_due_since_ns.get_or_insert(now);
+            reading.overdue_ns = now.saturating_sub(since);
         } else {
             seen.full_due_since_ns = None;
         }
@@ -423,6 +428,8 @@ impl RbCollector {
             longlife: settings.longlife.unwrap_or(f64::INFINITY),
             delays: IdleDelays { full_ns: settings.idle_full_ns, trim_ns: settings.trim_idle_ns },
             minor: minor.as_raw(),
+            full_is_held: settings.longlife.is_some()
+                && (rb_sys::RUBY_API_VERSION_MAJOR, rb_sys::RUBY_API_VERSION_MINOR) >= (3, 4),
             seen: Mutex::default(),
             units: AtomicU64::new(0),
             units_hit: AtomicU64::new(0),
