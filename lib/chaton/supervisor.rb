@@ -63,6 +63,7 @@ module Chaton
       TicketHandover.take(@memory.scoreboard)
       @resources.admin.open(@memory.scoreboard)
       @app = ApplicationLoader.new(@plan, log: @log).load if @plan.preload?
+      Native::Memory.release_main_stack unless @plan.preload?
       @limits = limits
       @resources.listen
       @resources.hooks.run(:before_fork)

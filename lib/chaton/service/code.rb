@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../errors"
+require_relative "../native"
 require_relative "../rails_watch"
 require_relative "../streams"
 require_relative "../telemetry/still_running"
@@ -27,6 +28,8 @@ module Chaton
         app = Telemetry::StillRunning.watch(teller(log)) { watch(plan) { load_roles(plan, roles, log) } }
         JobsDatabase.check(plan)
         Jobs::GemPushes.install(plan, log) if plan.jobs
+        # Loading went deeper than what follows, and some Rubies touch all of it when they start.
+        Native::Memory.release_main_stack
         app
       end
 
@@ -69,7 +72,6 @@ module Chaton
       # Reports a property that librdkafka does not know once, here, rather than in each worker.
       def self.produce(plan, forks)
         Streams.use(plan, forks: forks)
-        require_relative "../native"
         plan.streams.log_documents.each { |settings| Native.check_log(settings) }
       rescue LogRefused => e
         raise ConfigError, "streams: #{e.message}"

@@ -17,6 +17,7 @@ module Chaton
         %w[TERM INT].each { |signal| trap(signal, "IGNORE") }
         library, title = ARGV
         require library
+        Chaton::Native::Memory.release_main_stack
         Process.setproctitle(title)
         Chaton::Native::Admin.run
       RUBY
