@@ -20,6 +20,7 @@ module Chaton
         @log = log
         @inherited = inherited
         @sockets = {}
+        @inodes = {}
         @owner = Process.pid
       end
 
@@ -33,6 +34,7 @@ module Chaton
       def open(last: true)
         check_certificates
         @binds.each { |bind| @sockets[bind.to_s] = take_over(bind) || bind_anew(bind) }
+        @sockets.each_value { |socket| @inodes[socket] = inode(socket) if socket.is_a?(UNIXServer) }
         return unless last
 
         @inherited.left.each do |socket|
@@ -138,11 +140,19 @@ module Chaton
         return unless Process.pid == @owner
         return socket.shutdown unless socket.is_a?(UNIXServer)
 
-        File.unlink(socket.path) if File.socket?(socket.path)
+        # A successor may have made a file of that name.
+        File.unlink(socket.path) if @inodes[socket] && @inodes[socket] == inode(socket)
       rescue SystemCallError => e
         @log.exception(e, "a listening socket cannot be shut down", address: address(socket))
       ensure
         socket.close
+      end
+
+      # @return [Integer, nil] of the file of a Unix socket; no other file gets it as long as the socket is open
+      def inode(socket)
+        File.stat(socket.path).ino
+      rescue Errno::ENOENT
+        nil
       end
 
       def take_over(bind) = @inherited.passed(bind) || @inherited.from_service_manager(bind)

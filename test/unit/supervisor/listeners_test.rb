@@ -49,6 +49,17 @@ class ListenersTest < Minitest::Test
     end
   end
 
+  def test_the_unix_socket_of_a_successor_stays
+    Dir.mktmpdir do |dir|
+      bind = Bind.new(scheme: "unix", path: "#{dir}/a.sock")
+      one = listeners(bind).tap(&:open)
+      File.unlink(bind.path)
+      listeners(bind).open
+      one.close
+      UNIXSocket.new(bind.path).close
+    end
+  end
+
   def test_a_taken_port_is_named
     port = listeners(tcp).tap(&:open).sockets.values.first.addr[1]
     error = assert_raises(Chaton::BindError) { listeners(tcp(port)).open }

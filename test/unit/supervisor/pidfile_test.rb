@@ -61,6 +61,36 @@ class PidfileTest < Minitest::Test
     Process.wait(pid)
   end
 
+  def test_a_program_with_the_name_in_a_path_or_a_script_is_none
+    FileUtils.mkdir_p(File.dirname(@path))
+    reader, writer = IO.pipe
+    pids = [["sh", "/srv/chaton/bin/read"], ["sh", "sh"]].map do |name|
+      spawn(name, "-c", "read line # exec chaton", in: reader, out: File::NULL)
+    end
+    pids.each do |pid|
+      File.write(@path, pid.to_s)
+      pidfile.write
+      assert_equal Process.pid, File.read(@path).to_i
+    end
+  ensure
+    writer.close
+    pids.each { |pid| Process.wait(pid) }
+  end
+
+  # As in a container that starts again: the same numbers, other processes.
+  def test_a_server_that_began_after_the_file_was_written_is_another_one
+    FileUtils.mkdir_p(File.dirname(@path))
+    reader, writer = IO.pipe
+    pid = spawn(["sh", "chaton 0.1.0 supervisor"], "-c", "read line", in: reader, out: File::NULL)
+    File.write(@path, pid.to_s)
+    File.utime(Time.now - 60, Time.now - 60, @path)
+    pidfile.write
+    assert_equal Process.pid, File.read(@path).to_i
+  ensure
+    writer.close
+    Process.wait(pid)
+  end
+
   def test_another_process_s_pidfile_stays
     one = pidfile.tap(&:write)
     File.write(@path, "1")
