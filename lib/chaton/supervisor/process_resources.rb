@@ -125,6 +125,7 @@ module Chaton
         @control.close
         @admin.stop
         @log.info("starting again in place")
+        @notify.starting_again(@plan.boot_timeout_s)
         sockets = @listeners.sockets.merge(@admin.sockets)
         secret, variable = TicketHandover.pass(scoreboard)
         @launch_command.exec(sockets, ios: [secret].compact,

@@ -21,7 +21,12 @@ module Chaton
 
       # @param status [String] one line for `systemctl status`
       def ready(status)
-        send("READY=1", "STATUS=#{status}", "MAINPID=#{Process.pid}")
+        send("READY=1", "STATUS=#{status}", "MAINPID=#{Process.pid}", *watchdog)
+      end
+
+      # The watchdog hears nothing while the program starts again and loads the application, for at most so long.
+      def starting_again(within_s)
+        send("WATCHDOG=1", "WATCHDOG_USEC=#{((within_s * 1_000_000) + (@interval_s * 2_000_000)).to_i}") if @interval_s
       end
 
       def reloading
@@ -47,6 +52,9 @@ module Chaton
       def close_in_child = @socket&.close
 
       private
+
+      # The limit of the unit again, after {#starting_again}.
+      def watchdog = @interval_s ? ["WATCHDOG_USEC=#{(@interval_s * 2_000_000).to_i}"] : []
 
       def watchdog_interval_s(env, pid)
         usec = env["WATCHDOG_USEC"].to_i

@@ -52,6 +52,16 @@ class NotifyTest < Minitest::Test
     assert_equal "WATCHDOG=1", told
   end
 
+  def test_the_watchdog_waits_while_the_program_starts_again
+    env = { "NOTIFY_SOCKET" => @path, "WATCHDOG_USEC" => "2000000" }
+    SystemdNotify.new(env).starting_again(60.0)
+    assert_equal "WATCHDOG=1\nWATCHDOG_USEC=62000000", told
+    SystemdNotify.new(env).ready("serving")
+    assert_match(/\nWATCHDOG_USEC=2000000\z/, told)
+    SystemdNotify.new({ "NOTIFY_SOCKET" => @path }).starting_again(60.0)
+    assert_equal :wait_readable, told
+  end
+
   def test_the_watchdog_of_another_process_is_not_ours
     env = { "NOTIFY_SOCKET" => @path, "WATCHDOG_USEC" => "2000000", "WATCHDOG_PID" => "1" }
     assert_nil SystemdNotify.new(env).due_at
