@@ -6,6 +6,9 @@ module Chaton
   # The Ruby threads of a worker that take work from the native pool and run it. Rust decides how many are awake, when
   # one more is started and when one ends.
   class Pool
+    # Refusals of the system last, and are tried again all the time: one line a minute tells of them.
+    REFUSAL_LINE_EVERY_S = 60
+
     # @param native_pool [Native::Pool]
     # @param handler [#call] runs one unit of work, and rescues errors of user code
     # @param log [Telemetry::Log]
@@ -14,6 +17,8 @@ module Chaton
       @handler = handler
       @log = log
       @threads = {}
+      @refused = 0
+      @refusal_line_at_s = now
     end
 
     # @param count [Integer]
@@ -26,7 +31,7 @@ module Chaton
       end
     rescue ThreadError => e
       @native_pool.spawn_failed(count - started)
-      @log.warn("no more threads from the operating system", wanted: count - started, reason: e.message)
+      warn_of_refusals(count - started, e.message)
     end
 
     # @param index [Integer] its `thread` in {Native::Pool#running}
@@ -45,6 +50,17 @@ module Chaton
     end
 
     private
+
+    def warn_of_refusals(count, reason)
+      @refused += count
+      return if now < @refusal_line_at_s
+
+      @log.warn("the operating system refuses threads; work waits for those that there are, and more are tried every " \
+                "5 s: raise the limit on processes (pids.max, LimitNPROC) or lower `threads`",
+                refused: @refused, reason: reason)
+      @refused = 0
+      @refusal_line_at_s = now + REFUSAL_LINE_EVERY_S
+    end
 
     def run
       pool_thread = @native_pool.enter

@@ -45,6 +45,22 @@ class KilledThreadsTest < Minitest::Test
     assert_empty lines
   end
 
+  # Refuses all threads.
+  class Refused
+    attr_reader :failed
+
+    def spawn_failed(count) = @failed = @failed.to_i + count
+  end
+
+  def test_threads_that_the_system_refuses_are_told_of_once_a_minute
+    lines = Lines.new
+    pool = Chaton::Pool.new(native_pool = Refused.new, nil, log: lines)
+    refuse = ->(*) { raise ThreadError, "can't create Thread: Resource temporarily unavailable" }
+    Thread.stub(:new, refuse) { 5.times { pool.spawn(2) } }
+    assert_equal [10, 1], [native_pool.failed, lines.size]
+    assert_match(/refuses threads/, lines.pop)
+  end
+
   def test_a_pool_thread_that_is_killed_before_it_begins_leaves
     native_pool = NativePool.new
     pool = Chaton::Pool.new(native_pool, nil, log: nil)

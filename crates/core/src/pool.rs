@@ -6,6 +6,7 @@
 //! than `width` threads are awake, so that a single busy thread is not disturbed.
 //! The `scheduler` changes the width as `policy` decides.
 
+mod back_off;
 mod clock_activity;
 pub mod gvl_activity;
 pub(crate) mod observer;
@@ -278,8 +279,7 @@ impl Pool {
 
     /// Reports that `count` requested threads could not be started.
     pub fn spawn_failed(&self, count: usize) {
-        let mut state = self.state.lock();
-        state.spawning = state.spawning.saturating_sub(count);
+        self.state.lock().refuse(count, clock::now_ns());
     }
 
     /// Ends the threads above the minimum that have been parked for too long. Returns when

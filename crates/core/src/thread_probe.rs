@@ -14,6 +14,7 @@ pub struct ThreadProbe {
     clock: libc::clockid_t,
     /// Opened when it is first read.
     stat: OnceLock<Option<File>>,
+    wait_channel: OnceLock<Option<File>>,
 }
 
 impl ThreadProbe {
@@ -23,7 +24,7 @@ impl ThreadProbe {
         let mut clock: libc::clockid_t = 0;
         // SAFETY: the calling thread exists; `clock` is ours.
         unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &mut clock) };
-        Self { tid, clock, stat: OnceLock::new() }
+        Self { tid, clock, stat: OnceLock::new(), wait_channel: OnceLock::new() }
     }
 
     /// The kernel's id of the thread.
@@ -42,21 +43,39 @@ impl ThreadProbe {
     /// Whether the thread is on a CPU or waits for one. The CPU clock of a thread
     /// that lost its CPU to another process stands still, but it has not blocked.
     pub fn is_runnable(&self) -> bool {
+        self.state() == Some(b'R')
+    }
+
+    /// Whether it is in an uninterruptible sleep.
+    pub fn waits_for_disk(&self) -> bool {
+        self.state() == Some(b'D')
+    }
+
+    /// The letter of proc_pid_stat(5).
+    fn state(&self) -> Option<u8> {
         let open = || File::open(format!("/proc/self/task/{}/stat", self.tid)).ok();
-        let Some(stat) = self.stat.get_or_init(open) else { return false };
+        let stat = self.stat.get_or_init(open).as_ref()?;
         let mut buf = [0u8; 128];
-        let Ok(n) = stat.read_at(&mut buf, 0) else { return false };
+        let n = stat.read_at(&mut buf, 0).ok()?;
         // "tid (name) S ...": the name may contain parentheses, so the last one counts.
         let line = &buf[..n];
-        let Some(end) = line.iter().rposition(|b| *b == b')') else { return false };
-        line.get(end + 2) == Some(&b'R')
+        let end = line.iter().rposition(|b| *b == b')')?;
+        line.get(end + 2).copied()
     }
 
     /// The kernel function in which the thread sleeps, if the kernel shows it.
     pub fn wait_channel(&self) -> Option<String> {
-        let text = std::fs::read_to_string(format!("/proc/self/task/{}/wchan", self.tid)).ok()?;
-        let text = text.trim();
+        let open = || File::open(format!("/proc/self/task/{}/wchan", self.tid)).ok();
+        let mut buf = [0u8; 128];
+        let n = self.wait_channel.get_or_init(open).as_ref()?.read_at(&mut buf, 0).ok()?;
+        let text = std::str::from_utf8(&buf[..n]).ok()?.trim();
         (!text.is_empty() && text != "0").then(|| text.to_owned())
+    }
+
+    /// Whether code in C sleeps for a time, as the busy handler of SQLite does; it has not given up the GVL. Ruby itself
+    /// sleeps in `futex` and `ppoll`.
+    pub fn sleeps_in_c(&self) -> bool {
+        self.wait_channel().is_some_and(|channel| channel.contains("nanosleep"))
     }
 }
 
@@ -73,6 +92,23 @@ mod tests {
             sum = std::hint::black_box(sum + 1);
         }
         assert!(probe.is_runnable());
+    }
+
+    #[test]
+    fn a_sleep_of_code_in_c_is_told_from_a_wait() {
+        let (tx, rx) = std::sync::mpsc::channel();
+        let sleeper = std::thread::spawn(move || {
+            tx.send(ThreadProbe::current()).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(200));
+        });
+        let probe = rx.recv().unwrap();
+        let sees = || probe.wait_channel().is_some_and(|channel| channel.contains("nanosleep"));
+        while !sees() && !sleeper.is_finished() {
+            std::thread::yield_now();
+        }
+        assert!(probe.sleeps_in_c(), "{:?}", probe.wait_channel());
+        sleeper.join().unwrap();
+        assert!(!ThreadProbe::current().sleeps_in_c());
     }
 
     #[test]

@@ -33,6 +33,11 @@ pub(crate) struct ClockActivity {
     /// has.
     last_runner: usize,
     runner_since_ns: u64,
+    /// Since when the runner's time counts, and the CPU time that it has used since.
+    turn_since_ns: u64,
+    turn_cpu_ns: u64,
+    /// Hardly any CPU time was used before the last reading.
+    is_unused: bool,
     next: usize,
     /// Units of work taken until the last reading, and since the one before it.
     taken: u64,
@@ -50,6 +55,9 @@ impl ClockActivity {
             read_at_ns: now_ns,
             last_runner: usize::MAX,
             runner_since_ns: 0,
+            turn_since_ns: 0,
+            turn_cpu_ns: 0,
+            is_unused: false,
             next: 0,
             taken: 0,
             takes: 0,
@@ -79,6 +87,17 @@ impl ClockActivity {
             self.runner_since_ns = now_ns;
         }
         self.last_runner = runner;
+    }
+
+    /// The CPU time that the runner has used for its work since `since_ns`, with the `cpu_ns` of the last interval.
+    /// Time in which it waits does not count: work that writes to a disk inside a database transaction has not
+    /// computed, and would lose the GVL while it holds the database's lock.
+    fn turn_ns(&mut self, since_ns: u64, cpu_ns: u64, now_ns: u64) -> u64 {
+        if std::mem::replace(&mut self.turn_since_ns, since_ns) != since_ns {
+            self.turn_cpu_ns = 0;
+        }
+        self.turn_cpu_ns = (self.turn_cpu_ns + cpu_ns).min(now_ns.saturating_sub(since_ns));
+        self.turn_cpu_ns
     }
 }
 
@@ -117,6 +136,7 @@ impl Activity for ClockActivity {
         }
         self.note_runner(runner, most, used, now_ns);
         let enough_ns = (UNUSED * elapsed_ns as f64) as u64;
+        self.is_unused = used < enough_ns;
         let woken_ago_ns = now_ns.saturating_sub(state.last_wake_ns);
         // Time was lost only if some work waited during all of it.
         let blocked = used < enough_ns
@@ -124,6 +144,10 @@ impl Activity for ClockActivity {
             && elapsed_ns >= self.stall_ns / 2
             && !(facts.waking > 0 && woken_ago_ns < ARRIVAL_NS)
             && !sample.iter().any(|thread| thread.probe.is_runnable())
+            // A thread that is woken now would only wait for the GVL. SQLite writes to the disk with it, too.
+            && !sample.iter().filter(|thread| thread.has_work()).any(|thread| {
+                thread.probe.sleeps_in_c() || (state.is_patient && thread.probe.waits_for_disk())
+            })
             && (facts.awake <= sample.len() || unused(&state.threads, enough_ns - used));
         facts.blocked_ns = if blocked { elapsed_ns } else { 0 };
         self.returns += u64::from(used >= enough_ns && self.takes == 0 && facts.waking == 0);
@@ -135,10 +159,23 @@ impl Activity for ClockActivity {
         facts.one_is_quick = now_ns.saturating_sub(took_ns) < facts.quantum_ns;
         if let Some(runner) = runner.as_ref().filter(|runner| runner.has_work()) {
             let since_ns = runner.work_since_ns.load(Relaxed).max(state.last_switch_ns);
-            let turn_ns = now_ns.saturating_sub(since_ns.max(self.runner_since_ns));
+            let turn_ns = self.turn_ns(since_ns.max(self.runner_since_ns), most, now_ns);
             facts.turn_ns = turn_ns.min(facts.quantum_ns);
         }
         runner
+    }
+
+    /// A thread that waits for the GVL sleeps on a futex.
+    fn sleeper(&self, state: &PoolState) -> Option<Arc<ThreadRecord>> {
+        if !self.is_unused {
+            return None;
+        }
+        let at_work = || state.records().filter(|thread| thread.has_work()).take(SAMPLE_MAX);
+        let sleeper = at_work().find(|thread| thread.probe.sleeps_in_c())?;
+        let waits = |thread: &Arc<ThreadRecord>| {
+            thread.probe.wait_channel().is_some_and(|channel| channel.contains("futex"))
+        };
+        at_work().any(waits).then(|| sleeper.clone())
     }
 
     fn pause_ns(&mut self, facts: &Facts, made: &Decision) -> u64 {
@@ -213,6 +250,52 @@ mod tests {
         ] {
             activity.note_runner(runner, most, used, now);
             assert_eq!(activity.runner_since_ns, since);
+        }
+    }
+
+    #[test]
+    fn a_thread_that_sleeps_in_c_is_seen_while_another_one_waits() {
+        let (tx, rx) = std::sync::mpsc::channel();
+        let (stop, wait) = std::sync::mpsc::channel::<()>();
+        let record = |index| ThreadRecord::current(index, Parker::new().unparker().clone());
+        let records = tx.clone();
+        std::thread::spawn(move || {
+            records.send(record(0)).unwrap();
+            std::thread::sleep(std::time::Duration::from_secs(2));
+        });
+        std::thread::spawn(move || {
+            tx.send(record(1)).unwrap();
+            let _ = wait.recv();
+        });
+        let (mut state, mut activity) = (threads(&[]), activity());
+        let mut records = [rx.recv().unwrap(), rx.recv().unwrap()];
+        records.sort_by_key(|record| record.index);
+        for record in records {
+            record.work_since_ns.store(1, Relaxed);
+            while record.probe.is_runnable() {
+                std::thread::yield_now();
+            }
+            assert!(activity.sleeper(&state).is_none(), "it is alone");
+            state.enter(|_| Arc::new(record));
+            activity.is_unused = true;
+        }
+        assert_eq!(activity.sleeper(&state).map(|seen| seen.index), Some(0));
+        activity.is_unused = false;
+        assert!(activity.sleeper(&state).is_none(), "somebody computes");
+        drop(stop);
+    }
+
+    #[test]
+    fn only_cpu_time_counts_as_a_turn() {
+        let mut activity = activity();
+        for (since, cpu, now, turn) in [
+            (100, 50, 110, 10),
+            (100, 0, 900, 10),
+            (100, 5, 910, 15),
+            (905, 9, 920, 9),
+            (905, 9, 930, 18),
+        ] {
+            assert_eq!(activity.turn_ns(since, cpu, now), turn, "{now}");
         }
     }
 

@@ -208,7 +208,9 @@ impl GvlActivity {
         let since_ns = since_ns.max(runner.held_since_ns.load(Relaxed));
         let cpu_ns = runner.probe.cpu_ns().unwrap_or(0);
         if (self.turn.thread, self.turn.since_ns) != (runner.index, since_ns) {
-            let unread_ns = now.saturating_sub(since_ns);
+            // It may have slept with the GVL, as the busy handler of SQLite does.
+            let metered_ns = runner.metered_ns.load(Relaxed);
+            let unread_ns = now.saturating_sub(since_ns).min(cpu_ns.saturating_sub(metered_ns));
             self.turn = Turn { thread: runner.index, since_ns, unread_ns, cpu_ns };
         }
         let unread_ns = self.turn.unread_ns.min(quantum_ns.saturating_sub(CONFIRM_NS));
@@ -226,9 +228,12 @@ impl Activity for GvlActivity {
         let runner = state.records().find(|thread| thread.holds_gvl());
         facts.outsider_waiting = self.counts.outsiders_want();
         facts.progress += self.counts.returns.load(Relaxed);
-        // A woken thread wants the GVL as soon as the kernel lets it run.
-        let starting = facts.spawning > 0 && now.saturating_sub(state.last_wake_ns) < ARRIVAL_NS;
-        if facts.waking == 0 && !starting {
+        // A woken thread wants the GVL as soon as the kernel lets it run, unless it blocks in a finalizer first.
+        let recently = now.saturating_sub(state.last_wake_ns) < ARRIVAL_NS;
+        let arriving = (facts.waking + facts.spawning > 0 && recently)
+            || (facts.waking > 0
+                && state.waking_records().any(|thread| thread.probe.is_runnable()));
+        if !arriving {
             facts.blocked_ns = self.none_since_ns().map_or(0, |since| now.saturating_sub(since));
         }
         facts.quantum_ns = state.exact_quantum_ns(runner.and_then(|runner| runner.role()));
@@ -239,6 +244,13 @@ impl Activity for GvlActivity {
         let mut at_work = state.records().filter(|t| t.can_run.load(SeqCst) && t.has_work());
         facts.one_is_quick = at_work.any(|thread| thread.used_ns(now) < facts.quantum_ns);
         runner.cloned()
+    }
+
+    fn sleeper(&self, state: &PoolState) -> Option<Arc<ThreadRecord>> {
+        let holder = state.records().find(|thread| thread.holds_gvl() && thread.has_work())?;
+        let mut others = state.records().filter(|thread| !Arc::ptr_eq(thread, holder));
+        let wanted = others.any(|thread| thread.has_work() && thread.can_run.load(SeqCst));
+        (wanted && !holder.probe.is_runnable()).then(|| holder.clone())
     }
 
     fn pause_ns(&mut self, facts: &Facts, made: &Decision) -> u64 {
@@ -323,6 +335,70 @@ mod tests {
             a.run(None);
             assert_eq!(a.gvl_wait_ns.load(Relaxed), 0, "the next work has not waited");
         }
+    }
+
+    #[test]
+    fn a_thread_that_sleeps_with_the_gvl_is_seen_while_another_one_wants_it() {
+        let (mut state, stop) = waking_and_blocked();
+        let sleeper = state.records().next().unwrap().clone();
+        let other = state.enter(|_| Arc::new(thread(1)));
+        let activity = GvlActivity::new(Arc::new(counts()));
+        for record in [&sleeper, &other] {
+            record.work_since_ns.store(1, Relaxed);
+        }
+        activity.counts.resumed(&sleeper);
+        assert!(activity.sleeper(&state).is_none(), "nobody wants it");
+        activity.counts.ready(&other);
+        assert!(activity.sleeper(&state).is_some_and(|seen| Arc::ptr_eq(&seen, &sleeper)));
+        activity.counts.suspended(&sleeper);
+        activity.counts.resumed(&other);
+        activity.counts.ready(&sleeper);
+        assert!(activity.sleeper(&state).is_none(), "the holder computes");
+        drop(stop);
+    }
+
+    /// A pool with one thread that has not taken work, on a thread that waits until the sender is dropped.
+    fn waking_and_blocked() -> (PoolState, std::sync::mpsc::Sender<()>) {
+        let (tx, rx) = std::sync::mpsc::channel();
+        let (stop, wait) = std::sync::mpsc::channel::<()>();
+        std::thread::spawn(move || {
+            tx.send(thread(0)).unwrap();
+            let _ = wait.recv();
+        });
+        let (mut state, record) = (PoolState::default(), rx.recv().unwrap());
+        while record.probe.is_runnable() {
+            std::thread::yield_now();
+        }
+        state.enter(|_| Arc::new(record));
+        (state, stop)
+    }
+
+    #[test]
+    fn a_woken_thread_that_blocks_before_it_wants_the_gvl_hides_nothing() {
+        let (state, _stop) = waking_and_blocked();
+        let mut activity = GvlActivity::new(Arc::new(counts()));
+        for (since_ns, blocked) in [(ARRIVAL_NS - 1, false), (ARRIVAL_NS, true)] {
+            let mut facts = Facts { waiting: 1, waking: 1, ..Facts::default() };
+            activity.counts.released_ns.store(1, Relaxed);
+            activity.observe(&state, &mut facts, state.last_wake_ns + since_ns);
+            assert_eq!(facts.blocked_ns > 0, blocked, "{since_ns}");
+        }
+    }
+
+    #[test]
+    fn time_asleep_with_the_gvl_is_no_turn() {
+        let (mut activity, runner) = (GvlActivity::new(Arc::new(counts())), thread(0));
+        let (now, quantum_ns) = (1_000_000_000, 4_000_000);
+        runner.held_since_ns.store(1, Relaxed);
+        runner.metered_ns.store(runner.probe.cpu_ns().unwrap(), Relaxed);
+        let turn_ns = activity.turn_ns(&runner, 1, quantum_ns, now);
+        assert!(turn_ns < quantum_ns / 2, "{turn_ns}");
+        runner.metered_ns.store(0, Relaxed);
+        while runner.probe.cpu_ns().unwrap() < quantum_ns {
+            std::hint::black_box(0);
+        }
+        let turn_ns = activity.turn_ns(&runner, 2, quantum_ns, now);
+        assert_eq!(turn_ns, quantum_ns - CONFIRM_NS, "it may have computed all the time");
     }
 
     #[test]

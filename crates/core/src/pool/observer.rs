@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::pool::back_off::BackOff;
 use crate::pool::policy::{decide, Decision, Facts, Rule};
 use crate::pool::state::PoolState;
 use crate::pool::thread_record::ThreadRecord;
@@ -29,6 +30,9 @@ pub(crate) trait Activity: Send {
         facts: &mut Facts,
         now_ns: u64,
     ) -> Option<Arc<ThreadRecord>>;
+
+    /// The thread that sleeps with the GVL while another one that has work wants it.
+    fn sleeper(&self, state: &PoolState) -> Option<Arc<ThreadRecord>>;
 
     /// Time in ns until the next observation, when nothing notifies the scheduler sooner.
     fn pause_ns(&mut self, facts: &Facts, made: &Decision) -> u64;
@@ -61,6 +65,7 @@ pub(crate) struct Observer {
     /// The width was reduced and the pool has not starved since.
     narrowed: bool,
     admitted_ns: u64,
+    back_off: BackOff,
 }
 
 impl Observer {
@@ -75,6 +80,7 @@ impl Observer {
             narrow_ns: NARROW_NS,
             narrowed: false,
             admitted_ns: 0,
+            back_off: BackOff::default(),
         }
     }
 
@@ -85,6 +91,7 @@ impl Observer {
         activity: &mut dyn Activity,
         now_ns: u64,
     ) -> Observed {
+        self.look_for_halts(state, activity, now_ns);
         let elapsed_ns = now_ns.saturating_sub(std::mem::replace(&mut self.observed_ns, now_ns));
         let mut facts = self.facts(state, now_ns);
         let runner = activity.observe(state, &mut facts, now_ns);
@@ -101,6 +108,15 @@ impl Observer {
         let pause_ns = activity.pause_ns(&facts, &decision);
         let is_empty = facts.waiting == 0 && !facts.outsider_waiting;
         Observed { decision, runner, woken, is_empty, pause_ns }
+    }
+
+    /// Leaves work alone for a while when a thread sleeps with the GVL.
+    fn look_for_halts(&mut self, state: &mut PoolState, activity: &dyn Activity, now_ns: u64) {
+        let sleeper = (state.running > 1).then(|| activity.sleeper(state)).flatten();
+        if self.back_off.observe(sleeper.as_deref(), now_ns) {
+            state.width = 1;
+        }
+        state.is_patient = self.back_off.is_patient(now_ns);
     }
 
     /// The facts that the pool's state and the decisions so far tell. Those about running
@@ -120,7 +136,7 @@ impl Observer {
             idle: state.idle.len(),
             spawning: state.spawning,
             width: state.width,
-            max: self.threads_max,
+            max: state.threads_max(self.threads_max, now_ns),
             starved_after_ns: self.blocked_ns,
             narrow_ns: self.narrow_ns,
             ..Facts::default()

@@ -9,7 +9,7 @@
 use crate::work::Role;
 
 /// CRuby's time slice in ns (`TIME_QUANTUM_MSEC` in thread_pthread.c).
-const TIME_SLICE_NS: u64 = 100_000_000;
+pub const TIME_SLICE_NS: u64 = 100_000_000;
 /// The quantum in units of the CPU time that a quarter of the work stays below.
 const FACTOR: u64 = 3;
 /// Buckets of the histogram: four for each doubling, from 1 µs on.
@@ -90,7 +90,8 @@ impl CpuTimes {
 #[derive(Default)]
 pub struct CpuMeter {
     read_at_ns: u64,
-    cpu_ns: u64,
+    /// The thread's CPU clock at the last reading (ns).
+    pub cpu_ns: u64,
     short: u32,
 }
 

@@ -358,6 +358,10 @@ impl Activity for SimulatedActivity<'_> {
         self.runner.clone()
     }
 
+    fn sleeper(&self, _state: &PoolState) -> Option<Arc<ThreadRecord>> {
+        None
+    }
+
     fn pause_ns(&mut self, facts: &Facts, made: &Decision) -> u64 {
         self.clocks.as_mut().map_or(0, |clocks| clocks.pause_ns(facts, made))
     }

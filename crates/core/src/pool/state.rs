@@ -6,13 +6,18 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::pool::policy::Decision;
-use crate::pool::quantum::CpuTimes;
+use crate::pool::quantum::{CpuTimes, TIME_SLICE_NS};
 use crate::pool::queue::WorkQueue;
 use crate::pool::thread_record::ThreadRecord;
 use crate::work::{Role, Work};
 
 /// A job or batch runs for this part of the least quantum while a request waits.
 const BACKGROUND_PART: u64 = 4;
+
+/// The pause after the system has refused a thread (ns); it doubles with each refusal, up to the second one. Refusals
+/// come from a limit on pids or memory, which lasts.
+const REFUSED_NS_MIN: u64 = 100_000_000;
+const REFUSED_NS_MAX: u64 = 5_000_000_000;
 
 /// The result of [`crate::pool::thread::PoolThread::take`].
 pub enum Take {
@@ -80,7 +85,12 @@ pub(crate) struct PoolState {
     pub last_wake_ns: u64,
     /// When the VM was last asked to switch.
     pub last_switch_ns: u64,
+    /// Work keeps the GVL for as long as CRuby lets it.
+    pub is_patient: bool,
     pub closing: bool,
+    /// Times in a row that the system refused a thread, and until when none is requested.
+    refusals: u32,
+    pub refused_until_ns: u64,
     pub totals: PoolTotals,
     /// CPU times of recent work.
     pub cpu_times: CpuTimes,
@@ -101,6 +111,12 @@ impl PoolState {
         members.filter(|member| member.place == Place::Waking).count()
     }
 
+    /// The threads that were woken or started and have not taken work yet.
+    pub fn waking_records(&self) -> impl Iterator<Item = &Arc<ThreadRecord>> {
+        let waking = self.threads.iter().flatten().filter(|member| member.place == Place::Waking);
+        waking.map(|member| &member.record)
+    }
+
     pub fn records(&self) -> impl Iterator<Item = &Arc<ThreadRecord>> {
         self.threads.iter().flatten().map(|member| &member.record)
     }
@@ -115,7 +131,24 @@ impl PoolState {
         self.threads[index] = Some(Member { record: record.clone(), place: Place::Waking });
         self.awake += 1;
         self.spawning = self.spawning.saturating_sub(1);
+        self.refusals = 0;
         record
+    }
+
+    /// The system refused requested threads.
+    pub fn refuse(&mut self, count: usize, now_ns: u64) {
+        self.spawning = self.spawning.saturating_sub(count);
+        let pause_ns = REFUSED_NS_MIN << self.refusals.min(6);
+        self.refusals += 1;
+        self.refused_until_ns = now_ns + pause_ns.min(REFUSED_NS_MAX);
+    }
+
+    /// How many threads the pool may have, of at most `max`.
+    pub fn threads_max(&self, max: usize, now_ns: u64) -> usize {
+        if now_ns >= self.refused_until_ns {
+            return max;
+        }
+        max.min(self.alive() + self.spawning)
     }
 
     /// Whether the thread has not left.
@@ -208,6 +241,9 @@ impl PoolState {
     /// The quantum of running work (`None`: of a thread outside the pool); that of requests
     /// if it is shorter and one waits.
     pub fn quantum_ns(&self, running: Option<Role>) -> u64 {
+        if self.is_patient {
+            return TIME_SLICE_NS;
+        }
         let own_ns = self.cpu_times.quantum_ns(running);
         if self.queue.interactive_len() == 0 {
             return own_ns;
@@ -218,7 +254,10 @@ impl PoolState {
     /// The same where the time of each turn is known: jobs and batches that have had their
     /// share run for a part of it before a request, because several may take turns.
     pub fn exact_quantum_ns(&self, running: Option<Role>) -> u64 {
-        if self.requests_go_first() && running.is_some_and(|role| !role.is_interactive()) {
+        if !self.is_patient
+            && self.requests_go_first()
+            && running.is_some_and(|role| !role.is_interactive())
+        {
             return self.cpu_times.least_ns / BACKGROUND_PART;
         }
         self.quantum_ns(running)
@@ -254,5 +293,42 @@ impl PoolState {
 
     fn forget_parked(&mut self, index: usize) {
         self.idle.retain(|(parked, _)| *parked != index);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sync::Parker;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn after_a_refusal_no_thread_is_requested_for_a_while() {
+        let mut state = PoolState::new(WorkQueue::new(10), CpuTimes::new(0), 0);
+        let enter = |state: &mut PoolState| {
+            let unparker = Parker::new().unparker().clone();
+            state.enter(|index| Arc::new(ThreadRecord::current(index, unparker)));
+        };
+        enter(&mut state);
+        for pause_ms in [100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000] {
+            state.spawning = 2;
+            state.refuse(2, MS);
+            assert_eq!(state.threads_max(8, pause_ms * MS), 1, "those that there are");
+            assert_eq!(state.threads_max(8, (pause_ms + 1) * MS), 8);
+        }
+        enter(&mut state);
+        state.refuse(1, MS);
+        assert_eq!(state.threads_max(8, 101 * MS), 8, "it begins anew");
+    }
+
+    #[test]
+    fn patient_work_has_the_slice_of_the_vm() {
+        let mut state = PoolState::new(WorkQueue::new(10), CpuTimes::new(4 * MS), 0);
+        for (is_patient, ms) in [(false, 4), (true, 100)] {
+            state.is_patient = is_patient;
+            assert_eq!(state.quantum_ns(Some(Role::Web)), ms * MS);
+            assert_eq!(state.exact_quantum_ns(Some(Role::Jobs)), ms * MS);
+        }
     }
 }

@@ -17,8 +17,9 @@ use crate::work::Role;
 /// A thread that takes work without a pause yields the GVL after this long (ns) to
 /// threads that wait for it.
 const SLICE_NS: u64 = 2_000_000;
-/// Without GVL events nobody knows which threads wait: a thread that has computed for
-/// this long (ns) yields to threads outside the pool.
+/// Without GVL events nobody knows which threads wait: a thread that has computed for this long (ns) yields to threads
+/// outside the pool. To others at work it yields then in any case, because it may have slept with the GVL, as SQLite does
+/// while it writes: later the VM would take the GVL from it, perhaps inside a transaction.
 const LONG_SLICE_NS: u64 = 20_000_000;
 /// A thread that did not use the CPU for this much of its time slice (ns) has blocked
 /// in it. Other threads have run meanwhile, so it need not yield.
@@ -27,6 +28,8 @@ const BLOCKED_NS: u64 = 500_000;
 /// When a time slice began, by the monotonic clock and by the thread's CPU clock.
 #[derive(Clone, Copy)]
 struct TimeSlice {
+    /// When the thread last waited or yielded.
+    since_ns: u64,
     wall_ns: u64,
     /// Read only when the slice has lasted a while.
     cpu_ns: Option<u64>,
@@ -79,6 +82,11 @@ impl PoolThread {
     /// Never blocks.
     pub fn take(&self) -> Take {
         let now = clock::now_ns();
+        if let Some(counts) = self.pool.gvl.as_ref().filter(|_| !self.thread.holds_gvl()) {
+            // The caller has the GVL. CRuby tells nothing when a wait ends because an interrupt came before it
+            // (`thread_sched_to_waiting_until_wakeup` in thread_pthread.c).
+            counts.resumed(&self.thread);
+        }
         let mut expired = Vec::new();
         let mut state = self.pool.state.lock();
         if !state.has(&self.thread) {
@@ -90,7 +98,10 @@ impl PoolThread {
             if let Some(since_ns) = since_ns {
                 let cpu_ns = || self.thread.probe.cpu_ns().unwrap_or(0);
                 let times = &mut state.cpu_times;
-                self.meter.borrow_mut().ended(times, role, since_ns, now, cpu_ns);
+                let mut meter = self.meter.borrow_mut();
+                meter.ended(times, role, since_ns, now, cpu_ns);
+                self.thread.metered_ns.store(meter.cpu_ns, Relaxed);
+                drop(meter);
                 self.count_gvl_wait(role);
             }
         }
@@ -151,7 +162,8 @@ impl PoolThread {
     /// Whether threads that wait for the GVL get it before this one takes work. Where the
     /// next work is a request, jobs and batches wait until their share is due.
     fn must_yield(&self, state: &PoolState, now: u64) -> bool {
-        let slice = self.slice.get().unwrap_or(TimeSlice { wall_ns: now, cpu_ns: None });
+        let slice =
+            self.slice.get().unwrap_or(TimeSlice { since_ns: now, wall_ns: now, cpu_ns: None });
         self.slice.set(Some(slice));
         let wall_ns = now.saturating_sub(slice.wall_ns);
         let request_next = state.requests_go_first();
@@ -164,6 +176,9 @@ impl PoolThread {
         }
         let background = if request_next { state.running_background } else { 0 };
         let others_at_work = state.running > background && !state.queue.is_empty();
+        if others_at_work && now.saturating_sub(slice.since_ns) >= LONG_SLICE_NS {
+            return true;
+        }
         let slice_ns = if others_at_work { SLICE_NS } else { LONG_SLICE_NS };
         if wall_ns < slice_ns || (background > 0 && !others_at_work) {
             return false;
@@ -173,7 +188,7 @@ impl PoolThread {
         let began = slice.cpu_ns;
         let over = began.is_some_and(|began| wall_ns < cpu_ns.saturating_sub(began) + BLOCKED_NS);
         if !over {
-            self.slice.set(Some(TimeSlice { wall_ns: now, cpu_ns: Some(cpu_ns) }));
+            self.slice.set(Some(TimeSlice { wall_ns: now, cpu_ns: Some(cpu_ns), ..slice }));
         }
         over
     }
@@ -332,9 +347,10 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_blocks_by_itself_does_not_yield() {
+    fn a_thread_that_blocks_by_itself_yields_later() {
         let block = |_: &PoolThread| std::thread::sleep(Duration::from_nanos(2 * SLICE_NS));
-        assert!(!yields_among(20, block));
+        assert!(!yields_among(3, block));
+        assert!(yields_among(20, block), "it may have slept with the GVL");
     }
 
     #[test]
@@ -372,6 +388,17 @@ mod tests {
             assert_eq!(counts, if gvl_events { [2, 0, 0] } else { [0; 3] });
             assert!(!gvl_events || found[0].sum_ns >= 6_000_000_000, "{found:?}");
         }
+    }
+
+    #[test]
+    fn a_thread_that_takes_has_the_gvl_whatever_the_events_said() {
+        let pool = pool_with(2, true);
+        let (counts, thread) = (pool.gvl.clone().unwrap(), pool.enter());
+        counts.resumed(&thread.thread);
+        counts.suspended(&thread.thread);
+        assert!(counts.none_wants());
+        assert!(matches!(thread.take(), Take::Wait));
+        assert!(!counts.none_wants() && thread.thread.holds_gvl());
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub struct ThreadRecord {
     pub ready_since_ns: AtomicU64,
     /// The same: how long its work has waited for the GVL (ns).
     pub gvl_wait_ns: AtomicU64,
+    /// Its CPU clock when the time of its work was last read, before the work that it runs (ns).
+    pub metered_ns: AtomicU64,
     /// Before CRuby 3.3: its CPU clock when the scheduler last read it (ns).
     cpu_read_ns: AtomicU64,
 }
@@ -50,6 +52,7 @@ impl ThreadRecord {
             held_since_ns: AtomicU64::new(0),
             ready_since_ns: AtomicU64::new(0),
             gvl_wait_ns: AtomicU64::new(0),
+            metered_ns: AtomicU64::new(0),
             cpu_read_ns: AtomicU64::new(0),
         }
     }
