@@ -30,6 +30,19 @@ class AllInOneExampleTest < ExampleTestCase
     assert_includes server.workers, JSON.parse(get(server, "/status.json").body)["pid"]
   end
 
+  # Before, its consumer waited for a topic that nobody had created.
+  def test_it_is_ready_at_its_first_start_and_has_its_topic
+    server = boot_whole_example("all_in_one")
+    topics = JSON.parse(command(server, "streams", "topics", "--json"))
+    assert_equal([["events", 4]], topics.map { |topic| [topic["name"], topic["partitions"].size] })
+    found = server.eventually("its streams are ready") do
+      answer = AdminClient.new(server.path("admin.sock")).get("/ready?role=streams")
+      answer if answer.status == 200
+    end
+    assert_equal 1, found.json.dig("roles", "streams", "ready_workers")
+    assert_equal 0, server.stop
+  end
+
   # Requests enqueue jobs, jobs and requests write to the stream, and its consumer counts both.
   def test_the_stream_counts_the_records_of_requests_and_jobs
     server = boot_whole_example("all_in_one")

@@ -31,8 +31,6 @@ class RoleServer < Server
     wait_all_gone
   end
 
-  private
-
   # Runs a `chaton` command in a process of its own.
   #
   # @return [(String, String, Integer)] output, errors, exit status
@@ -40,6 +38,8 @@ class RoleServer < Server
     out, err, status = Open3.capture3(@env, RbConfig.ruby, "-I", LIB, EXE, *words, chdir: dir, stdin_data: input)
     [out, err, status.exitstatus]
   end
+
+  private
 
   def running?
     now = status

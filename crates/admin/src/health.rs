@@ -180,11 +180,19 @@ fn jobs(gauges: &WorkerGauges, now_ms: u64) -> Option<String> {
     })
 }
 
-/// The lag names no topic, because health checks need no password.
+/// The reason names no topic, because health checks need no password.
 fn streams(gauges: &WorkerGauges, counters: &WorkCounters, config: &Config) -> Option<String> {
     let (groups, joined) = (gauges.groups.load(Relaxed), gauges.groups_joined.load(Relaxed));
     if joined < groups || groups == 0 {
         return Some(format!("reads with {joined} of its {groups} consumer groups"));
+    }
+    let stopped: u64 = counters.topics.iter().map(|topic| topic.stopped.load(Relaxed)).sum();
+    if stopped > 0 {
+        let partitions = if stopped == 1 { "partition" } else { "partitions" };
+        return Some(format!(
+            "has stopped {stopped} {partitions} at lost records (on_gap: :stop); `chaton streams lag` \
+             names them"
+        ));
     }
     let lag_max = config.lag_max?;
     let lag = counters.topics.iter().map(|topic| topic.lag.load(Relaxed)).max().unwrap_or(0);
@@ -300,6 +308,19 @@ mod tests {
         assert!(both.reasons[0].contains("worker 0 is 1001 records behind"), "{both:?}");
         let off = Config { lag_max: None, ..config() };
         assert_eq!(ready(&report, &scoreboard, &off, Some("streams"), 0).status, "ready");
+    }
+
+    #[test]
+    fn streams_are_not_ready_while_a_partition_has_stopped_at_lost_records() {
+        let scoreboard = Scoreboard::new(1).unwrap();
+        let report = running(vec![entry(0, WorkerPhase::Ready, "streams")]);
+        scoreboard.slot(0).groups.store(1, Relaxed);
+        scoreboard.slot(0).groups_joined.store(1, Relaxed);
+        scoreboard.counters(0).topics[3].stopped.store(1, Relaxed);
+        let stopped = check(&report, &scoreboard, "streams");
+        assert!(stopped.reasons[0].contains("worker 0 has stopped 1 partition at lost records"));
+        scoreboard.counters(0).topics[3].stopped.store(0, Relaxed);
+        assert_eq!(check(&report, &scoreboard, "streams").status, "ready");
     }
 
     #[test]

@@ -52,6 +52,12 @@ pub(crate) struct TopicTotals {
     pub retries: u64,
     pub dead_letters: u64,
     pub lag: u64,
+    /// Partitions that its workers have.
+    pub partitions: u64,
+    /// Those that have stopped at lost records.
+    pub stopped: u64,
+    /// Those that their consumer has paused.
+    pub paused: u64,
     /// The time of the oldest record that is not done (ms since 1970); 0 without one.
     pub oldest_ms: u64,
     pub rebalances: u64,
@@ -203,6 +209,9 @@ impl Scrape {
                 totals.retries += topic.retries.load(Relaxed);
                 totals.dead_letters += topic.dead_letters.load(Relaxed);
                 totals.lag += topic.lag.load(Relaxed);
+                totals.partitions += topic.partitions.load(Relaxed);
+                totals.stopped += topic.stopped.load(Relaxed);
+                totals.paused += topic.paused.load(Relaxed);
                 totals.rebalances += topic.rebalances.load(Relaxed);
                 totals.oldest_ms = older(totals.oldest_ms, topic.oldest_ms.load(Relaxed));
                 undelivered += topic.undelivered.load(Relaxed);
@@ -219,6 +228,9 @@ impl Scrape {
                 sum.retries += totals.retries;
                 sum.dead_letters += totals.dead_letters;
                 sum.lag += totals.lag;
+                sum.partitions += totals.partitions;
+                sum.stopped += totals.stopped;
+                sum.paused += totals.paused;
                 sum.rebalances += totals.rebalances;
                 sum.oldest_ms = older(sum.oldest_ms, totals.oldest_ms);
             }

@@ -58,8 +58,8 @@ impl Engine {
     /// when the first dead letter is written.
     ///
     /// # Errors
-    /// `Invalid` for settings that contradict each other; `Refused` when the system gives no thread
-    /// or descriptor.
+    /// `Invalid` for settings that contradict each other; `Refused` for an unusable folder of the
+    /// local log, and when the system gives no thread or descriptor.
     pub fn start(
         settings: EngineSettings,
         log: Arc<dyn RecordLog>,
@@ -68,6 +68,12 @@ impl Engine {
     ) -> log::Result<Self> {
         settings.check()?;
         let context = Arc::new(EngineContext::new(log, producer, feed, &settings));
+        match context.log.create_declared() {
+            Err(error) if error.kind == ErrorKind::Refused => return Err(error),
+            // Its groups say so, too, as long as they wait for it.
+            Err(error) => context.warn(&format!("the declared topics: {}", error.message)),
+            Ok(()) => {}
+        }
         if let Some(gauges) = &context.gauges {
             gauges.groups.store(settings.groups.len() as u32, Ordering::Relaxed);
             if settings.broker_statistics_ms > 0 {

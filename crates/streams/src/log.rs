@@ -86,6 +86,17 @@ pub struct Assignment {
     pub metadata: String,
 }
 
+/// Records that were durable, and that no file of the log contains any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LostRecords {
+    /// The first of them.
+    pub from: i64,
+    /// The offset after the last of them.
+    pub until: i64,
+    /// Where they are missing.
+    pub why: String,
+}
+
 /// What happened to a member.
 #[derive(Clone, Debug)]
 pub enum MemberEvent {
@@ -130,6 +141,12 @@ pub trait GroupMember: Send {
     /// # Errors
     /// The reason why nothing can be read; the next call tries again.
     fn fetch(&mut self, partition: &Partition, limits: Limits) -> Result<Option<Chunk>>;
+
+    /// The lost records that the last fetch of this partition has passed over; they lie before the
+    /// records that it has returned. A log that cannot tell returns `None`.
+    fn take_lost(&mut self, _partition: &Partition) -> Option<LostRecords> {
+        None
+    }
 
     /// Makes the next fetch begin at this position.
     ///
@@ -328,6 +345,14 @@ pub trait AdminClient: Send {
 pub trait RecordLog: Send + Sync {
     /// The address for people, without a password.
     fn address(&self) -> &str;
+
+    /// Creates the declared topics that do not exist, where the log is Chaton's own.
+    ///
+    /// # Errors
+    /// `Refused` for an unusable folder; `Full`, `Unreachable`, `Invalid` for a wrong setting.
+    fn create_declared(&self) -> Result<()> {
+        Ok(())
+    }
 
     /// A new member of a group. The notifier ends its waits.
     ///

@@ -53,8 +53,8 @@ pub struct LogSettings {
     pub durable: bool,
     /// Local log: partitions of a topic that is created by its first record.
     pub partitions: i32,
-    /// Local log: the same for declared topics; takes precedence over `partitions`.
-    pub topics: BTreeMap<String, i32>,
+    /// Local log: declared topics.
+    pub topics: BTreeMap<String, DeclaredTopic>,
     /// Local log: bytes after which a new segment starts.
     pub segment_bytes: u64,
     /// Local log: bytes of a partition past which its oldest segments are deleted; `None` keeps
@@ -64,6 +64,17 @@ pub struct LogSettings {
     /// Local log: age in ms past which segments are deleted; `None` keeps all.
     #[serde(deserialize_with = "nullable")]
     pub retention_ms: Option<u64>,
+}
+
+/// How a topic is to be created.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeclaredTopic {
+    /// Its partitions; takes precedence over `partitions` of the log.
+    #[serde(deserialize_with = "nullable")]
+    pub partitions: Option<i32>,
+    /// Its settings.
+    pub settings: BTreeMap<String, String>,
 }
 
 #[cfg(any(test, feature = "test-support"))]

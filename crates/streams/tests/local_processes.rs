@@ -85,6 +85,7 @@ fn child() {
     match var(ROLE).as_str() {
         "produce" => produce(&folder, &name),
         "member" => read_as_member(&folder),
+        "consume" => consume(&folder, &name),
         "transact" => transact(&folder),
         "full" => fill_the_disk(&folder),
         _ => {}
@@ -119,6 +120,26 @@ fn rounds(few: u64, many: u64) -> u64 {
     }
 }
 
+/// The values in the log, each there once and those of a producer in their order.
+fn written_once_and_in_order(log: &dyn RecordLog) -> BTreeSet<String> {
+    let mut seen = BTreeSet::new();
+    let admin = log.admin().unwrap().topic("t").unwrap().unwrap();
+    for state in admin.partitions {
+        let count = (state.end - state.start) as usize;
+        let values = read(log, "t", state.number, Position::Earliest, count);
+        assert_eq!(values.len(), count, "offsets without gaps");
+        let mut last = BTreeMap::new();
+        for text in values {
+            let (name, number) = text.split_once(':').unwrap();
+            let number: i64 = number.parse().unwrap();
+            let before = last.insert(name.to_owned(), number).unwrap_or(-1);
+            assert!(number > before, "{text} after {before}");
+            assert!(seen.insert(text.clone()), "{text} twice");
+        }
+    }
+    seen
+}
+
 #[test]
 fn acknowledged_records_survive_kills() {
     let folder = tempfile::tempdir().unwrap();
@@ -137,23 +158,86 @@ fn acknowledged_records_survive_kills() {
         acknowledged.extend(process.kill());
     }
     acknowledged.extend(steady.kill());
-    let mut seen = BTreeSet::new();
-    let admin = log.admin().unwrap().topic("t").unwrap().unwrap();
-    for state in admin.partitions {
-        let count = (state.end - state.start) as usize;
-        let values = read(&*log, "t", state.number, Position::Earliest, count);
-        assert_eq!(values.len(), count, "offsets without gaps");
-        let mut last = BTreeMap::new();
-        for text in values {
-            let (name, number) = text.split_once(':').unwrap();
-            let number: i64 = number.parse().unwrap();
-            let before = last.insert(name.to_owned(), number).unwrap_or(-1);
-            assert!(number > before, "{text} after {before}");
-            assert!(seen.insert(text.clone()), "{text} twice");
-        }
-    }
+    let seen = written_once_and_in_order(&*log);
     let lost: Vec<_> = acknowledged.difference(&seen).collect();
     assert!(lost.is_empty(), "lost of {}: {lost:?}", acknowledged.len());
+}
+
+/// Reads as the only member of a group and says what it has read, before it commits that.
+fn consume(folder: &str, group: &str) {
+    let log = open(folder);
+    let mut member = TestMember::join(&*log, &GroupSettings::for_tests(group, &["t"]));
+    loop {
+        member.step(PATIENCE);
+        member.fetch();
+        for (partition, offset, text) in member.values.drain(..) {
+            say(&text);
+            // Long metadata, so that the file of commits is compacted in time.
+            let commit = commit("t", partition.number, offset + 1, &"m".repeat(4_000));
+            member.member.commit(&[commit], false).unwrap();
+        }
+    }
+}
+
+/// The records of each producer and partition rise.
+fn assert_in_order(texts: &[String]) {
+    let mut last = BTreeMap::new();
+    for text in texts {
+        let (name, number) = text.split_once(':').unwrap();
+        let number: i64 = number.parse().unwrap();
+        let before = last.insert((name, number % 2), number).unwrap_or(-1);
+        assert!(number > before, "{text} after {before}");
+    }
+}
+
+/// Producers, their neighbour and the members of two groups are killed under load, and the neighbour
+/// is stopped for a while, maybe with a lock.
+#[test]
+fn each_group_reads_every_acknowledged_record_through_kills_of_both_sides() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    let log = open(path);
+    let new = new_topic("t", 2, &[("segment.bytes", "20000")]);
+    log.admin().unwrap().create(&new).unwrap();
+    let mut acknowledged = BTreeSet::new();
+    let groups = ["one", "two"];
+    let mut read = groups.map(|_| BTreeSet::new());
+    let mut steady = Process::start("produce", path, "steady");
+    for round in 0..rounds(8, 30) {
+        let members = groups.map(|group| Process::start("consume", path, group));
+        let mut process = Process::start("produce", path, &format!("p{round}"));
+        for _ in 0..20 + round * 5 {
+            acknowledged.insert(process.line().unwrap());
+            acknowledged.insert(steady.line().unwrap());
+        }
+        steady.signal(libc::SIGSTOP);
+        let rest = process.kill();
+        assert_in_order(&rest);
+        acknowledged.extend(rest);
+        for (member, read) in members.into_iter().zip(&mut read) {
+            let texts = member.kill();
+            assert_in_order(&texts);
+            read.extend(texts);
+        }
+        steady.signal(libc::SIGCONT);
+        if round % 2 == 1 {
+            acknowledged.extend(steady.kill());
+            steady = Process::start("produce", path, &format!("steady{round}"));
+        }
+    }
+    acknowledged.extend(steady.kill());
+    let seen = written_once_and_in_order(&*log);
+    let lost: Vec<_> = acknowledged.difference(&seen).collect();
+    assert!(lost.is_empty(), "lost of {}: {lost:?}", acknowledged.len());
+    for (group, mut read) in groups.into_iter().zip(read) {
+        let mut member = Process::start("consume", path, group);
+        let began = Instant::now();
+        while !seen.is_subset(&read) {
+            assert!(began.elapsed() < PATIENCE, "group {group} has read {} records", read.len());
+            read.insert(member.line().unwrap());
+        }
+        assert!(read.is_subset(&seen));
+    }
 }
 
 /// Reads as a member of a group and says what it has. A partition that two

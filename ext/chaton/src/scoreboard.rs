@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use chaton_core::process::scoreboard::Scoreboard;
 use chaton_memory::eden::EdenReason;
-use magnus::{function, method, prelude::*, Error, RHash, RModule, RString, Ruby};
+use magnus::{function, method, prelude::*, Error, RArray, RHash, RModule, RString, Ruby};
 
 use crate::error;
 
@@ -79,6 +79,21 @@ impl RbScoreboard {
         Ok(hash)
     }
 
+    fn topics(ruby: &Ruby, rb_self: &Self) -> Result<RArray, Error> {
+        let rows = ruby.ary_new();
+        for one in rb_self.0.topics() {
+            let row = ruby.hash_new();
+            row.aset(ruby.to_symbol("topic"), one.topic)?;
+            row.aset(ruby.to_symbol("group"), one.group)?;
+            row.aset(ruby.to_symbol("lag"), one.lag)?;
+            row.aset(ruby.to_symbol("partitions"), one.partitions)?;
+            row.aset(ruby.to_symbol("stopped"), one.stopped)?;
+            row.aset(ruby.to_symbol("paused"), one.paused)?;
+            rows.push(row)?;
+        }
+        Ok(rows)
+    }
+
     fn clear(ruby: &Ruby, rb_self: &Self, index: usize) -> Result<(), Error> {
         rb_self.check(ruby, index)?;
         rb_self.0.clear(index);
@@ -96,6 +111,7 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     class.define_method("secret=", method!(RbScoreboard::set_secret, 1))?;
     class.define_method("size", method!(RbScoreboard::len, 0))?;
     class.define_method("read", method!(RbScoreboard::read, 1))?;
+    class.define_method("topics", method!(RbScoreboard::topics, 0))?;
     class.define_method("clear", method!(RbScoreboard::clear, 1))?;
     Ok(())
 }

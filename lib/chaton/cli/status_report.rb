@@ -145,14 +145,25 @@ module Chaton
         streams = @status["streams"] or return []
         return bad(["#{at("streams", streams["broker"])}: #{streams["error"]}"]) if streams["error"]
 
-        streams["groups"].map { |group| "#{at("group #{group["name"]}", streams["broker"])}: #{progress(group)}" }
+        streams["groups"].flat_map do |group|
+          ["#{at("group #{group["name"]}", streams["broker"])}: #{progress(group)}", *bad(stops(group))]
+        end
+      end
+
+      def stops(group)
+        Array(group["stopped"]).map do |one|
+          topic, partition, from, to = one.values_at("topic", "partition", "from", "to")
+          "group #{group["name"]} has stopped in #{topic}/#{partition}: records #{from} to #{to} are gone " \
+            "(on_gap: :stop)"
+        end
       end
 
       def progress(group)
         topics, missing = group.values_at("topics", "missing_topics").map { |names| Array(names) }
         count = group["partitions"]
+        paused = group["paused"].to_i
         there = "#{topics.join(" ")}, #{count} #{count == 1 ? "partition" : "partitions"}, " \
-                "lag #{Config::Types.thousands(group["lag"])}"
+                "#{"#{paused} paused, " if paused.positive?}lag #{Config::Types.thousands(group["lag"])}"
         waits = "waits for #{missing.join(" ")}, which #{missing.size == 1 ? "does" : "do"} not exist yet"
         [*(there unless topics.empty?), *(waits unless missing.empty?)].join("; ")
       end

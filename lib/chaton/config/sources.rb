@@ -64,7 +64,6 @@ module Chaton
         @notes << "#{origin}: #{message}"
       end
 
-      # Keeps a warning (a String that says what to do), shown once the configuration is read.
       def warning(message)
         @warnings << message
       end

@@ -105,8 +105,13 @@ module Chaton
         [*named, *dead.map { |name| StreamsTopic.new(name, nil, nil, {}) }].each(&:freeze).freeze
       end
 
-      # A local topic that is created by its first record gets the declared number of partitions.
-      def declared = topics.filter_map { |topic| [topic.name, topic.partitions] if topic.partitions }.to_h.freeze
+      # The local log creates them when a worker with consumers boots, or with their first record.
+      def declared
+        topics.to_h do |topic|
+          settings = topic.settings.to_h { |name, value| [name.to_s, value.to_s] }
+          [topic.name, { partitions: topic.partitions, settings: settings }]
+        end.freeze
+      end
 
       def properties(name) = Array(value(name)).reduce({}, :merge).freeze
 

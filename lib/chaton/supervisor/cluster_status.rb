@@ -25,7 +25,8 @@ module Chaton
           uptime_s: (now_s - @started_at_s).round(3), listen: listen, restart: restart, store: @plan.jobs&.store_shown,
           memory: @ceilings.to_h(now_s),
           workers: worker_set.children.sort_by(&:index).map { |child| worker(child, state, now_s) },
-          given_up: worker_set.worker_slots.filter_map { |slot| given_up(slot) if slot.given_up }
+          given_up: worker_set.worker_slots.filter_map { |slot| given_up(slot) if slot.given_up },
+          topics: @scoreboard.topics
         }
       end
 

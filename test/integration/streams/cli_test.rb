@@ -56,8 +56,8 @@ class StreamsTypedCommandTest < Minitest::Test
   end
 
   each_log def test_groups_and_lag_are_shown
-    server = boot_streams
     create(partitions: 2)
+    server = boot_streams
     log.write(topic, Array.new(10) { |number| [number.to_s, "k#{number}"] })
     assert_all_committed(server)
     rows = json(server, "lag", topic, "--group", group)
@@ -71,8 +71,8 @@ class StreamsTypedCommandTest < Minitest::Test
   end
 
   each_log def test_a_group_is_set_to_other_offsets
-    server = boot_streams
     create(partitions: 1)
+    server = boot_streams
     log.write(topic, Array.new(10) { |number| [number.to_s] })
     assert_all_committed(server)
     out, err, status = server.streams_command("seek", group, topic, "--to", "4")

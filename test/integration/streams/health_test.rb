@@ -9,6 +9,8 @@ require "support/streams_test_case"
 class StreamsHealthTest < Minitest::Test
   include StreamsTest
 
+  TOKEN = "0123456789abcdef"
+
   def kind = :local
 
   def time_limit_s = 240
@@ -35,6 +37,34 @@ class StreamsHealthTest < Minitest::Test
     ready(server, 503, /worker 0 is 10 records behind in one of its topics \(lag_max is 9\)/)
     server.write("go", "")
     ready(server, 200)
+    assert_equal 0, server.stop(timeout_s: 60)
+  end
+
+  def test_a_partition_that_has_stopped_at_lost_records_is_shown_everywhere
+    create(partitions: 1)
+    log.write(topic, Array.new(100) { |number| ["value #{number}"] })
+    damage_a_record
+    server = boot_streams(topics: route(on_gap: :stop),
+                          config: "admin { bind \"unix://admin.sock\"; token #{TOKEN.dump} }")
+    why = ready(server, 503, /has stopped 1 partition at lost records/).reasons
+    assert_match(/streams is not ready: worker 0 has stopped 1 partition at lost records \(on_gap: :stop\)/, why)
+    lost = evidence.offsets.values.flatten.max + 1
+    left = 99 - lost
+    labels = { topic: topic, group: group }
+    names = %w[stopped_partitions partitions lag].map { |name| "chaton_stream_#{name}" }
+    metrics(server, "the stop and the lag are counted") do |found|
+      names.map { |name| found.value(name, **labels) } == [1, 1, left]
+    end
+    status = JSON.parse(server.run_command("status", "--json").first).dig("streams", "groups", 0)
+    stopped = [{ "topic" => topic, "partition" => 0, "from" => lost, "to" => lost }]
+    assert_equal [1, left, stopped], status.values_at("partitions", "lag", "stopped")
+    rows = JSON.parse(server.run_command("streams", "lag", "--json").first)["partitions"]
+    assert_equal [left, [lost, lost]], rows[0].values_at("lag", "stopped")
+    assert_match(%r{has stopped in #{topic}/0: records #{lost} to #{lost} are gone}, server.run_command("status").first)
+    bearer = { "Authorization" => "Bearer #{TOKEN}" }
+    document = AdminClient.new(server.path("admin.sock")).get("/dashboard.json", headers: bearer).json
+    shown = document["streams"].find { |one| one["topic"] == topic }
+    assert_equal [1, 1, left], shown.values_at("partitions", "stopped", "lag")
     assert_equal 0, server.stop(timeout_s: 60)
   end
 
@@ -67,6 +97,15 @@ class StreamsHealthTest < Minitest::Test
   end
 
   private
+
+  # Flips a bit of one record in the middle of the partition's only segment.
+  def damage_a_record
+    path = Dir["#{scratch}/log/topics/#{topic}/0/*.log"].first
+    bytes = File.binread(path)
+    at = bytes.index("value 50") or raise "there is no record to damage"
+    bytes.setbyte(at, bytes.getbyte(at) ^ 1)
+    File.binwrite(path, bytes)
+  end
 
   def metrics(server, what)
     server.eventually(what, timeout_s: 60) do

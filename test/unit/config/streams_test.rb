@@ -179,9 +179,12 @@ class StreamsConfigTest < ConfigCase
     refute_match(/secret/, refused("kafka 'A B' => 'secret'"))
   end
 
-  def test_the_log_knows_how_many_partitions_are_declared
-    streams = streams("topic 'a', A, partitions: 3, dead_letter: 'dead'\ntopic 'b'\ntopic 'c', partitions: 1")
-    assert_equal({ "a" => 3, "c" => 1 }, JSON.parse(streams.log_document)["topics"])
+  def test_the_log_knows_the_declared_topics
+    streams = streams("topic 'a', A, partitions: 3, dead_letter: 'dead'\ntopic 'b', settings: { 'retention.ms' => 5 }")
+    undeclared = { "partitions" => nil, "settings" => {} }
+    assert_equal({ "a" => { "partitions" => 3, "settings" => {} },
+                   "b" => { "partitions" => nil, "settings" => { "retention.ms" => "5" } }, "dead" => undeclared },
+                 JSON.parse(streams.log_document)["topics"])
   end
 
   def test_times_sizes_and_paths

@@ -448,11 +448,13 @@ function showStreams(now) {
   const readers = now.workers.filter((w) => w.roles.includes("streams"));
   setText($("groups"), `${sum(readers.map((w) => w.groups_joined || 0))} of ${sum(readers.map((w) => w.groups || 0))} consumer groups of the workers are joined.`);
   setClass($("groups"), "soft");
-  sync($("topics"), now.streams, (t) => `${t.topic} ${t.group}`, row("", "soft", "n", "n", "n", "n", "n", "n", "n"), (node, t) => {
+  sync($("topics"), now.streams, (t) => `${t.topic} ${t.group}`, row("", "soft", "n", "n", "n", "n", "n", "n", "n", "n"), (node, t) => {
+    const partitions = [count(t.partitions), ...(t.stopped ? [`${count(t.stopped)} stopped`] : []), ...(t.paused ? [`${count(t.paused)} paused`] : [])];
     const old = before10.get(`${t.topic} ${t.group}`) || { records: 0 };
-    fillCells(node, t.topic, t.group, short(seconds > 0 ? Math.max(0, t.records - old.records) / seconds : 0), count(t.records),
+    fillCells(node, t.topic, t.group, partitions.join(", "), short(seconds > 0 ? Math.max(0, t.records - old.records) / seconds : 0), count(t.records),
       count(t.lag), t.lag ? time(t.lag_age_s) : "–", count(t.retries), count(t.dead_letters), count(t.rebalances));
-    setClass(node.children[7], t.dead_letters ? "n bad" : "n");
+    setClass(node.children[2], t.stopped ? "n bad" : "n");
+    setClass(node.children[8], t.dead_letters ? "n bad" : "n");
   });
 }
 

@@ -81,6 +81,7 @@ pub(crate) async fn document(state: &State) -> Value {
         "streams": scrape.topics.iter().map(|((topic, group), totals)| {
             json!({ "topic": topic, "group": group, "records": totals.records, "retries": totals.retries,
                     "dead_letters": totals.dead_letters, "rebalances": totals.rebalances, "lag": totals.lag,
+                    "partitions": totals.partitions, "stopped": totals.stopped, "paused": totals.paused,
                     "lag_age_s": totals.age_s(now_s) })
         }).collect::<Vec<_>>(),
     })

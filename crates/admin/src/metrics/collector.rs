@@ -212,14 +212,30 @@ impl Scrape {
                 counter(&mut one, &labels, value(totals) as f64)?;
             }
         }
-        let help =
-            "Records that are not done, in the partitions that this server has; up to 1 s old";
-        let mut lag = metric(encoder, "stream_lag", MetricType::Gauge, None, help)?;
-        for ((topic, group), totals) in &self.topics {
-            let labels = [("topic", topic.as_str()), ("group", group.as_str())];
-            gauge(&mut lag, &labels, totals.lag as f64)?;
+        let rows: [Row; 4] = [
+            (
+                "stream_lag",
+                "Records that are not done, in the partitions that this server has; up to 1 s old",
+                |topic| topic.lag,
+            ),
+            ("stream_partitions", "Partitions that this server has", |topic| topic.partitions),
+            (
+                "stream_stopped_partitions",
+                "Those of them that have stopped at lost records (on_gap: :stop)",
+                |topic| topic.stopped,
+            ),
+            ("stream_paused_partitions", "Those of them that their consumer has paused", |topic| {
+                topic.paused
+            }),
+        ];
+        for (name, help, value) in rows {
+            let mut one = metric(encoder, name, MetricType::Gauge, None, help)?;
+            for ((topic, group), totals) in &self.topics {
+                let labels = [("topic", topic.as_str()), ("group", group.as_str())];
+                gauge(&mut one, &labels, value(totals) as f64)?;
+            }
         }
-        let help = "Age of the oldest of these records";
+        let help = "Age of the oldest record that is not done";
         let unit = Some(&Unit::Seconds);
         let mut age = metric(encoder, "stream_lag_age", MetricType::Gauge, unit, help)?;
         for ((topic, group), totals) in &self.topics {

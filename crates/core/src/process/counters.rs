@@ -138,6 +138,12 @@ pub struct TopicCounters {
     pub lag: AtomicU64,
     /// A gauge: the time of the oldest of them (ms since 1970); 0 without one.
     pub oldest_ms: AtomicU64,
+    /// A gauge: partitions that the worker has.
+    pub partitions: AtomicU64,
+    /// A gauge: those that have stopped at lost records.
+    pub stopped: AtomicU64,
+    /// A gauge: those that their consumer has paused.
+    pub paused: AtomicU64,
     /// Times that partitions were assigned, revoked or lost.
     pub rebalances: AtomicU64,
     /// Records that this worker has produced, that were not written, and whose receipt nobody has read. Counted

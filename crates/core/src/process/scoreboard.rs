@@ -13,7 +13,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 
-use crate::process::counters::{BrokerCounters, ClassCounters, NameCache, WorkCounters, WorkNames};
+use crate::process::counters::{
+    BrokerCounters, ClassCounters, NameCache, WorkCounters, WorkNames, NAMES_MAX,
+};
 use crate::shared_mapping::{Layout, SharedMapping};
 
 /// Raise the version with every change of [`WorkerGauges`], [`WorkCounters`] or [`WorkNames`].
@@ -188,6 +190,23 @@ impl WorkerGauges {
     }
 }
 
+/// How far a topic is in a group, in all workers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TopicProgress {
+    /// The topic.
+    pub topic: String,
+    /// The group.
+    pub group: String,
+    /// Records that are not done, in the partitions that the workers have.
+    pub lag: u64,
+    /// These partitions.
+    pub partitions: u64,
+    /// Those of them that have stopped at lost records.
+    pub stopped: u64,
+    /// Those of them that their consumer has paused.
+    pub paused: u64,
+}
+
 /// One [`WorkerGauges`] per worker in shared memory.
 ///
 /// It outlives `fork`: parent and children see the same memory. A process that
@@ -304,6 +323,24 @@ impl Scoreboard {
         unsafe { self.counters_at(self.len() + 3).cast::<WorkNames>().as_ref() }
     }
 
+    /// How far the topics are that the workers read, by topic and group; those that share the entry
+    /// of all others are left out.
+    pub fn topics(&self) -> Vec<TopicProgress> {
+        let named = (0..NAMES_MAX).filter_map(|at| Some((self.topic_names().get(at)?, at)));
+        let read = named.filter(|((_, group), _)| !group.is_empty());
+        read.map(|((topic, group), at)| {
+            let mut sum = TopicProgress { topic, group, ..TopicProgress::default() };
+            for counters in self.counted().map(|counters| &counters.topics[at]) {
+                sum.lag += counters.lag.load(Relaxed);
+                sum.partitions += counters.partitions.load(Relaxed);
+                sum.stopped += counters.stopped.load(Relaxed);
+                sum.paused += counters.paused.load(Relaxed);
+            }
+            sum
+        })
+        .collect()
+    }
+
     /// Frees a slot for the next worker. What was counted stays.
     ///
     /// # Panics
@@ -312,8 +349,11 @@ impl Scoreboard {
         self.slot(index).clear();
         if self.slot(index).counted.load(Relaxed) != 0 {
             for topic in &self.counters(index).topics {
-                topic.lag.store(0, Relaxed);
-                topic.oldest_ms.store(0, Relaxed);
+                for gauge in
+                    [&topic.lag, &topic.oldest_ms, &topic.partitions, &topic.stopped, &topic.paused]
+                {
+                    gauge.store(0, Relaxed);
+                }
             }
             self.counters(index).certificates.iter().for_each(|until| until.store(0, Relaxed));
         }

@@ -13,9 +13,10 @@ use super::partition_state::{Now, PartitionState, PendingDeadLetter};
 use super::room::{RoomWait, RoomWaiter};
 use super::route::Route;
 use super::stats::PartitionStats;
-use super::tracker::OffsetRange;
 use crate::batch::{Batch, BatchKind, BatchOutcome, BatchOwner, BatchVerdict};
-use crate::log::{self, Assignment, Commit, ErrorKind, Limits, LogError, Partition, Position};
+use crate::log::{
+    self, Assignment, Commit, ErrorKind, Limits, LogError, LostRecords, Partition, Position,
+};
 use crate::record::Chunk;
 use crate::record::OwnedRecord;
 use fastrand::Rng;
@@ -105,14 +106,29 @@ impl AssignedPartition {
         actions
     }
 
-    /// See [`PartitionState::gap_before`].
-    pub fn gap_before(&self, chunk: &Chunk) -> Option<OffsetRange> {
-        self.inner.lock().state.gap_before(chunk)
+    /// See [`PartitionState::expected`].
+    pub fn expected(&self) -> Option<i64> {
+        self.inner.lock().state.expected()
     }
 
     /// See [`PartitionState::stop_at`].
-    pub fn stop_at(&self, gap: OffsetRange) {
-        self.inner.lock().state.stop_at(gap);
+    pub fn stop_at(&self, lost: LostRecords) {
+        self.inner.lock().state.stop_at(lost);
+    }
+
+    /// See [`PartitionState::pass_over`].
+    pub fn pass_over(&self, lost: &LostRecords) {
+        self.inner.lock().state.pass_over(lost);
+    }
+
+    /// The lost records at which it has stopped.
+    pub fn stopped(&self) -> Option<LostRecords> {
+        self.inner.lock().state.stopped().cloned()
+    }
+
+    /// See [`PartitionState::is_paused`].
+    pub fn is_paused(&self) -> bool {
+        self.inner.lock().state.is_paused()
     }
 
     /// Takes fetched records; `None`: there are no more now. Returns the position that the log
@@ -236,7 +252,8 @@ impl AssignedPartition {
 
     fn lag_of(&self, inner: &Inner) -> Option<u64> {
         let end = Some(self.end.load(Ordering::Relaxed)).filter(|end| *end >= 0)?;
-        inner.state.head().map(|head| (end - head).max(0) as u64)
+        let lost = inner.state.stopped().map_or(0, |lost| lost.until - lost.from);
+        inner.state.head().map(|head| (end - head - lost).max(0) as u64)
     }
 
     pub fn stats(&self, now: Now) -> PartitionStats {

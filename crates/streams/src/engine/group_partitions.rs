@@ -8,6 +8,7 @@ use super::assigned_partition::AssignedPartition;
 use super::group::ConsumerGroup;
 use super::partition_state::Now;
 use super::stats::GroupStats;
+use crate::log::LostRecords;
 
 /// A group and its partitions in this process.
 pub(super) struct GroupPartitions {
@@ -39,12 +40,13 @@ impl GroupPartitions {
     }
 
     pub fn stats(&self, now: Now) -> GroupStats {
-        let partitions: Vec<_> = self.all().iter().map(|one| one.stats(now)).collect();
+        let all = self.all();
+        let partitions = all.iter().map(|one| one.stats(now)).collect();
         let stats = self.group.stats();
-        let stopped = partitions.iter().find_map(|one| {
-            let (from, until) = one.missing?;
-            let (topic, number, last) = (&one.topic, one.partition, until - 1);
-            Some(format!("{topic}/{number} has stopped: offsets {from} to {last} were removed"))
+        let stopped = all.iter().find_map(|one| {
+            let LostRecords { from, until, why } = one.stopped()?;
+            let name = &one.partition;
+            Some(format!("{name} has stopped: offsets {from} to {} {why}", until - 1))
         });
         GroupStats { trouble: stats.trouble.or(stopped), partitions, ..stats }
     }

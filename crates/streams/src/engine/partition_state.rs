@@ -22,7 +22,7 @@ use super::route::Route;
 use super::token_bucket::TokenBucket;
 use super::tracker::{metadata, OffsetRange, Tracker};
 use crate::batch::BatchKind;
-use crate::log::{Assignment, Partition, Position};
+use crate::log::{Assignment, LostRecords, Partition, Position};
 use crate::record_set::{HeldBytes, RecordSet};
 use fastrand::Rng;
 use key_lane::{KeyLane, LaneState};
@@ -89,8 +89,8 @@ pub(super) struct PartitionState {
     dirty: bool,
     /// Commits are accepted.
     owned: bool,
-    /// The removed records at which it has stopped.
-    stopped: Option<OffsetRange>,
+    /// The lost records at which it has stopped.
+    stopped: Option<LostRecords>,
     /// The offset of the last commit; -1: none.
     committed: i64,
     scratch: Vec<OffsetRange>,

@@ -17,8 +17,8 @@ use super::group::ConsumerGroup;
 use super::group_partitions::GroupPartitions;
 use super::partition_state::Now;
 use super::settings::OnGap;
-use super::tracker::OffsetRange;
-use crate::log::{GroupMember, Limits, MemberEvent, Partition, Position};
+use crate::log::{GroupMember, Limits, LostRecords, MemberEvent, Partition, Position};
+use crate::record::Chunk;
 use crate::shared_producer::SharedProducer;
 use chaton_core::backoff::Backoff;
 
@@ -191,11 +191,8 @@ impl Poller {
                 if any {
                     partition.set_end(member.end_offset(&partition.partition));
                 }
-                let gap = chunk.as_ref().and_then(|chunk| partition.gap_before(chunk));
-                if let Some(gap) = gap {
-                    let start = member.start_offset(&partition.partition);
-                    // Other gaps are of transactions and compaction.
-                    if start.is_some_and(|start| start > gap.0) && self.stops_at(partition, gap) {
+                if let Some(lost) = self.lost_before(partition, chunk.as_ref()) {
+                    if self.stops_at(partition, lost) {
                         return false;
                     }
                 }
@@ -289,27 +286,58 @@ impl Poller {
         ));
     }
 
-    /// Retention has removed records before the group has read them. Returns whether the partition
-    /// has stopped.
-    fn stops_at(&self, partition: &AssignedPartition, gap: OffsetRange) -> bool {
-        let (from, until) = gap;
-        let (count, last) = (until - from, until - 1);
+    /// The records before the fetched ones that the group can no longer read: what the log knows to
+    /// be lost, or what lies before its start. Other gaps are of transactions and compaction.
+    fn lost_before(
+        &mut self,
+        partition: &Arc<AssignedPartition>,
+        chunk: Option<&Chunk>,
+    ) -> Option<LostRecords> {
+        let place = &partition.partition;
+        let member = self.member.as_mut()?;
+        let lost = member
+            .take_lost(place)
+            .map(|lost| LostRecords { why: format!("are gone: {}", lost.why), ..lost });
+        let from = partition.expected();
+        if let Some(lost) = lost {
+            let from = from.map_or(lost.from, |expected| expected.min(lost.from));
+            return Some(LostRecords { from, ..lost });
+        }
+        let from = from?;
+        let until = match chunk.and_then(|chunk| chunk.entries().first()) {
+            Some(first) => first.offset,
+            None => member.end_offset(place)?,
+        };
+        // The start is read only where there is a gap, or nothing in spite of a lag.
+        let start = (from < until).then(|| member.start_offset(place)).flatten()?;
+        let until = if chunk.is_some() { until } else { start };
+        let why = "were removed by retention before the group has read them".to_owned();
+        (from < start).then_some(LostRecords { from, until, why })
+    }
+
+    /// Records are gone before the group has read them. Returns whether the partition has stopped.
+    fn stops_at(&mut self, partition: &AssignedPartition, lost: LostRecords) -> bool {
+        let LostRecords { from, until, why } = &lost;
+        let count = until - from;
         let stops = partition.route.settings.on_gap == OnGap::Stop;
         let end = if stops {
             "it stops (on_gap: :stop). To continue, stop the group's workers and set its offset with \
              `chaton streams seek`"
                 .to_owned()
         } else {
-            self.context.counters.skipped.fetch_add(count as u64, Ordering::Relaxed);
-            format!("it continues at {until}. Keep records longer, or add workers")
+            self.context.counters.skipped.fetch_add(count.unsigned_abs(), Ordering::Relaxed);
+            format!("it continues at {until}")
         };
         let (group, what) = (&self.group.settings.name, name(&partition.partition));
         self.context.warn(&format!(
-            "group {group}: {what}: offsets {from} to {last} ({count}) were removed by retention \
-             before the group has read them; {end}"
+            "group {group}: {what}: offsets {from} to {} ({count}) {why}; {end}",
+            until - 1
         ));
         if stops {
-            partition.stop_at(gap);
+            partition.stop_at(lost);
+            self.show_soon();
+        } else {
+            partition.pass_over(&lost);
         }
         stops
     }

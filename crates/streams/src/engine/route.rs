@@ -37,24 +37,44 @@ pub(super) struct RouteMetrics {
     gauges: OwnGauges,
     /// The place of the topic and group.
     index: usize,
-    /// Its part of the lag there; topics without a name of their own share a place.
-    lag: AtomicU64,
+    /// Its part of what is shown there; topics without a name of their own share a place.
+    shown: Mutex<Progress>,
+}
+
+/// How far the partitions of a topic are that this process has.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Progress {
+    /// Records that are not done.
+    pub lag: u64,
+    pub partitions: u64,
+    /// Those that have stopped at lost records.
+    pub stopped: u64,
+    /// Those that their consumer has paused.
+    pub paused: u64,
 }
 
 impl RouteMetrics {
     pub fn new(gauges: OwnGauges, topic: &str, group: &str) -> Self {
         let index = gauges.topic_index(topic, group);
-        Self { gauges, index, lag: AtomicU64::new(0) }
+        Self { gauges, index, shown: Mutex::default() }
     }
 
     fn counters(&self) -> &TopicCounters {
         &self.gauges.counters().topics[self.index]
     }
 
-    /// Shows the lag, and the time of the oldest record that is not done (ms since 1970).
-    pub fn show_lag(&self, lag: u64, oldest_ms: u64) {
-        let before = self.lag.swap(lag, Ordering::Relaxed);
-        self.counters().lag.fetch_add(lag.wrapping_sub(before), Ordering::Relaxed);
+    /// Shows the progress, and the time of the oldest record that is not done (ms since 1970).
+    pub fn show(&self, progress: &Progress, oldest_ms: u64) {
+        let before = std::mem::replace(&mut *self.shown.lock(), *progress);
+        let topic = self.counters();
+        for (gauge, now, before) in [
+            (&topic.lag, progress.lag, before.lag),
+            (&topic.partitions, progress.partitions, before.partitions),
+            (&topic.stopped, progress.stopped, before.stopped),
+            (&topic.paused, progress.paused, before.paused),
+        ] {
+            gauge.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
+        }
         if self.index != OTHER {
             self.counters().oldest_ms.store(oldest_ms, Ordering::Relaxed);
         }
@@ -110,13 +130,17 @@ mod tests {
         (0..OTHER).for_each(|number| {
             gauges.topic_index(&format!("t{number}"), "app");
         });
+        let show = |route: &RouteMetrics, lag, oldest_ms| {
+            route.show(&Progress { lag, partitions: 1, ..Progress::default() }, oldest_ms);
+        };
         let routes = ["a", "b"].map(|topic| RouteMetrics::new(gauges.clone(), topic, "app"));
-        routes[0].show_lag(5, 1_000);
-        routes[1].show_lag(7, 2_000);
+        show(&routes[0], 5, 1_000);
+        show(&routes[1], 7, 2_000);
         let other = &gauges.counters().topics[OTHER];
         assert_eq!(other.lag.load(Ordering::Relaxed), 12);
-        routes[0].show_lag(0, 0);
+        show(&routes[0], 0, 0);
         assert_eq!(other.lag.load(Ordering::Relaxed), 7);
+        assert_eq!(other.partitions.load(Ordering::Relaxed), 2);
         assert_eq!(other.oldest_ms.load(Ordering::Relaxed), 0, "unknown: the oldest of many");
     }
 }

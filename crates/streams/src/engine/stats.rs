@@ -34,7 +34,7 @@ totals! {
     poisoned,
     /// Records skipped because they had expired.
     expired,
-    /// Offsets that retention removed before the group has read them.
+    /// Offsets that were lost, or removed by retention, before the group has read them.
     skipped,
     /// Commits sent to the log.
     commits,
@@ -103,7 +103,7 @@ pub struct PartitionStats {
     pub attempt: u32,
     /// Time until the next retry, in ms; 0: none.
     pub retry_in_ms: u64,
-    /// It has stopped because retention removed the records from the first up to and without the
-    /// second offset.
+    /// It has stopped because the records from the first up to and without the second offset are
+    /// gone.
     pub missing: Option<(i64, i64)>,
 }

@@ -61,6 +61,12 @@ impl Tracker {
         back
     }
 
+    /// Nothing was fetched before this offset.
+    pub fn begin_at(&mut self, offset: i64) {
+        self.position.get_or_insert(offset);
+        self.asked = false;
+    }
+
     /// Tracks these ranges as done. They rise and do not overlap; they may contain offsets that
     /// were not fetched or were done before.
     pub fn done(&mut self, ranges: &[OffsetRange]) {

@@ -76,11 +76,10 @@ pub struct LocalLog {
 }
 
 impl LocalLog {
-    /// Opens the folder of `log:///folder` and creates it if needed.
+    /// Opens the folder of `log:///folder`, which is created when something is written.
     ///
     /// # Errors
-    /// `Refused` for a wrong address and an unusable folder, `Full` if there
-    /// is no room to create it.
+    /// `Refused` for a wrong address and an unusable folder.
     pub fn open(settings: &LogSettings) -> Result<Self> {
         Ok(Self { dir: Arc::new(LogDir::open(settings)?), delivery_errors: Arc::default() })
     }
@@ -89,6 +88,11 @@ impl LocalLog {
 impl RecordLog for LocalLog {
     fn address(&self) -> &str {
         &self.dir.settings.broker
+    }
+
+    fn create_declared(&self) -> Result<()> {
+        self.dir.create()?;
+        topics::create_declared(&self.dir)
     }
 
     fn member(

@@ -18,9 +18,14 @@ module Chaton
         # @return [Integer] the offset after the last record that was returned
         attr_reader :position
 
+        # Damaged places in a row that are told of; then the error is raised.
+        DAMAGE_MAX = 1_000
+
         # @param partition [Hash{String=>Integer}] number, start, end
         # @param from [Integer, String, Array] as a reader takes it
-        def initialize(client, topic, partition, from)
+        # @param notes [#puts] is told of lost records, behind which reading continues
+        def initialize(client, topic, partition, from, notes: $stderr)
+          @notes = notes
           @client = client
           @topic = topic
           @number, @start, @end = partition.values_at("number", "start", "end")
@@ -57,7 +62,7 @@ module Chaton
         def follow(wait_s: 60.0)
           @later.each { |record| yield record }
           @later.clear
-          loop { reader.next(BATCH, wait_s)&.each { |record| yield record } }
+          loop { read(wait_s)&.each { |record| yield record } }
         end
 
         private
@@ -82,7 +87,7 @@ module Chaton
         def finished? = @gone || @position >= @end
 
         def fill
-          batch = reader.next(BATCH, WAIT_S) || once_more
+          batch = read(WAIT_S) || once_more
           # Records written since the start are for {#follow}.
           batch&.each { |record| (record.offset < @end ? @waiting : @later) << record }
           @gone = @waiting.empty?
@@ -92,7 +97,19 @@ module Chaton
         # Nothing arrived. The request for the topic raises if the log does not answer.
         def once_more
           Admin.new(@client).topic!(@topic)
-          reader.next(BATCH, WAIT_S)
+          read(WAIT_S)
+        end
+
+        def read(wait_s)
+          damage = 0
+          begin
+            reader.next(BATCH, wait_s)
+          rescue LogCorrupt => e
+            raise if (damage += 1) > DAMAGE_MAX
+
+            @notes.puts "chaton: #{e.message}"
+            retry
+          end
         end
       end
     end

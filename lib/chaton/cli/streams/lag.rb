@@ -51,8 +51,17 @@ module Chaton
 
           lines = rows.map { |row| [row.group, row.topic, row.partition.to_s, row.committed, row.end, row.lag] }
           sums = totals(rows).map { |sum| [sum[:group], sum[:lag]] }
-          [Table.text(%w[group topic partition committed end lag], lines), "",
+          [Table.text(%w[group topic partition committed end lag], lines), "", *stopped(rows),
            Table.text(%w[group lag], [*sums, ["all", sums.sum(&:last)]])].join("\n")
+        end
+
+        def stopped(rows)
+          lines = rows.select(&:stopped).map do |row|
+            "group #{row.group} has stopped in #{row.topic}/#{row.partition}: records #{row.stopped.join(" to ")} " \
+              "are gone (on_gap: :stop); stop its workers and set its offset: chaton streams seek #{row.group} " \
+              "#{row.topic} --to #{row.stopped.last + 1} --partition #{row.partition}"
+          end
+          lines.empty? ? [] : [*lines, ""]
         end
       end
     end

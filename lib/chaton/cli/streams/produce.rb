@@ -16,6 +16,7 @@ module Chaton
         def run
           topic, text = positional("TOPIC", more: 1)
           check(text)
+          @is_new = admin.topic(topic).nil?
           writer = RecordWriter.new(client, **timeouts)
           each_batch(text) { |values| writer.write(values.map { |value| record(topic, value) }) }
           writer.finish
@@ -56,11 +57,13 @@ module Chaton
         def record(topic, value) = [topic, value, value(:key), value(:header), value(:partition), nil]
 
         def report(topic, writer)
-          written = { topic: topic, records: writer.count, partition: writer.partition, offset: writer.offset }
+          written = { topic: topic, records: writer.count, partition: writer.partition, offset: writer.offset,
+                      created: @is_new && writer.count.positive? }
           return answer(written, "nothing was written") if writer.count.zero?
 
           count = "#{Config::Types.thousands(writer.count)} record#{"s" if writer.count > 1}"
-          answer(written, "#{count} written to #{topic}, the last to partition #{writer.partition}, offset " \
+          created = "topic #{topic} was created; " if @is_new
+          answer(written, "#{created}#{count} written to #{topic}, the last to partition #{writer.partition}, offset " \
                           "#{writer.offset}")
         end
       end

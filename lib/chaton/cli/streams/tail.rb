@@ -40,7 +40,7 @@ module Chaton
           @only_last = -place if place.is_a?(Integer) && place.negative?
           partitions(topic).map do |partition|
             from = @only_last ? partition["end"] - @only_last : place
-            Cursor.new(client, topic["name"], partition, from)
+            Cursor.new(client, topic["name"], partition, from, notes: @err)
           end
         end
 

@@ -41,8 +41,8 @@ module Chaton
         Option.keyword(:topic, :throttle, Types::ThrottleRate.new, nil,
                        "Records of one partition in so many seconds, at most."),
         Option.keyword(:topic, :on_gap, Types::OneOf.new(:warn, :stop), :warn,
-                       "When retention removed records before the group has read them: warn and continue behind " \
-                       "them, or stop the partition until the group's offset is set."),
+                       "When records are gone before the group has read them, removed by retention or lost: warn and " \
+                       "continue behind them, or stop the partition until the group's offset is set."),
         Option.keyword(:topic, :offsets, Types::OneOf.new(:auto, :manual), :auto,
                        "What is committed: everything from which consume has returned, or only what it marks."),
         Option.keyword(:topic, :transactional, Types::Switch.new, false,

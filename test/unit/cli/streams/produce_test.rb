@@ -11,13 +11,22 @@ class CLIStreamsWritingTest < CLIStreamsCase
                       "--header", "a=2", "--partition", "1")
     record = @log.records("events", 1).first
     assert_equal ["hello", "k", { "a" => %w[1 2], "b" => "2=3" }], [record.raw, record.key, record.headers]
-    assert_equal({ "topic" => "events", "records" => 1, "partition" => 0, "offset" => 0 },
+    assert_equal({ "topic" => "events", "records" => 1, "partition" => 0, "offset" => 0, "created" => false },
                  json("produce", "events", "x"))
+  end
+
+  def test_produce_says_that_it_has_created_the_topic
+    assert_equal "topic evnts was created; 1 record written to evnts, the last to partition 0, offset 0\n",
+                 good("produce", "evnts", "x")
+    assert json("produce", "other", "x")["created"]
+    assert_match(/\A1 record written/, good("produce", "evnts", "x"))
   end
 
   def test_produce_lines
     lines = Array.new(1_203) { |number| "line #{number}" }
-    with_input(lines.join("\n")) { assert_match(/\A1,203 records written to events/, good("produce", "events", "-")) }
+    with_input(lines.join("\n")) do
+      assert_match(/\Atopic events was created; 1,203 records written to events/, good("produce", "events", "-"))
+    end
     assert_equal lines, @log.values("events")
     with_input("one\n\n") { good("produce", "more") }
     assert_equal ["one", ""], @log.values("more")

@@ -16,11 +16,30 @@ class CLIStreamsStatusTest < CLIStreamsCase
     configure('topic "events", "EventsConsumer", group: "app"; topic "orders", "OrdersConsumer", group: "app"')
     @log.topic("events", partitions: 2, records: Array.new(1_500) { ["v", nil, 1] })
     @log.commit("app", "events", [0, 3])
-    found = added(RUNNING)
+    topics = %w[app other].map { |group| { "group" => group, "topic" => "events", "paused" => 1 } }
+    found = added({ **RUNNING, "topics" => topics })
     assert_equal [{ "name" => "app", "topics" => ["events"], "missing_topics" => ["orders"], "partitions" => 2,
-                    "committed" => 3, "lag" => 1_497 }], found["streams"]["groups"]
-    assert_includes text(found), "group app at #{@log.address}: events, 2 partitions, lag 1,497; " \
+                    "committed" => 3, "lag" => 1_497, "stopped" => [],
+                    "paused" => 1 }], found["streams"]["groups"]
+    assert_includes text(found), "group app at #{@log.address}: events, 2 partitions, 1 paused, lag 1,497; " \
                                  "waits for orders, which does not exist yet"
+  end
+
+  def test_a_group_that_has_stopped_at_lost_records
+    configure('topic "events", "EventsConsumer", group: "app", on_gap: :stop')
+    @log.topic("events", partitions: 1, records: Array.new(100) { ["v", nil, 0] })
+    @log.commits["app"][["events", 0]] = [10, "chaton:1::stopped:10-39"]
+    found = added(RUNNING)
+    group = found["streams"]["groups"].first
+    assert_equal [60, [{ "topic" => "events", "partition" => 0, "from" => 10, "to" => 39 }]],
+                 group.values_at("lag", "stopped")
+    says = "group app has stopped in events/0: records 10 to 39 are gone (on_gap: :stop)"
+    assert_includes text(found), says
+    shown = good("lag")
+    assert_match(/^app +events +0 +10 +100 +60$/, shown)
+    assert_includes shown,
+                    "#{says}; stop its workers and set its offset: chaton streams seek app events --to 40 --partition 0"
+    assert_equal [10, 39], json("lag")["partitions"].first["stopped"]
   end
 
   def test_servers_without_streams_are_left_alone

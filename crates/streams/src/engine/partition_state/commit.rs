@@ -1,6 +1,6 @@
 //! Which offset is committed.
 
-use super::PartitionState;
+use super::{metadata, PartitionState};
 use crate::batch::Batch;
 use crate::log::{Commit, ErrorKind, LogError};
 
@@ -23,7 +23,7 @@ impl PartitionState {
 
     /// The last commit failed, or may have: it is sent again.
     pub fn uncommitted(&mut self) {
-        self.dirty |= self.owned && self.tracker.version() > 0;
+        self.dirty |= self.owned && (self.tracker.version() > 0 || self.stopped.is_some());
     }
 
     /// The last commit of this assignment; nothing counts after it.
@@ -75,11 +75,15 @@ impl PartitionState {
     }
 
     fn commit_at(&self, offset: i64) -> Commit {
+        let mut metadata = self.tracker.metadata();
+        if let Some(lost) = &self.stopped {
+            metadata::mark_stopped(&mut metadata, (lost.from, lost.until));
+        }
         Commit {
             topic: self.partition.topic.to_string(),
             partition: self.partition.number,
             offset,
-            metadata: self.tracker.metadata(),
+            metadata,
         }
     }
 }

@@ -2,10 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use super::super::tracker::{ranges_of, OffsetRange};
+use super::super::tracker::ranges_of;
 use super::key_lane::ReadyItem;
 use super::{Now, PartitionState};
-use crate::log::Limits;
+use crate::log::{Limits, LostRecords};
 use crate::record::{Chunk, RecordLayout};
 use crate::record_set::RecordSet;
 
@@ -37,17 +37,29 @@ impl PartitionState {
         })
     }
 
-    /// The offsets between the position and these records. After a seek there may be some.
-    pub fn gap_before(&self, chunk: &Chunk) -> Option<OffsetRange> {
-        let first = chunk.entries().first()?.offset;
+    /// Where reading was to continue; `None` before the first record, and after a seek until the
+    /// log has said where it continues.
+    pub fn expected(&self) -> Option<i64> {
         let asked = !self.is_fetching() || self.tracker.is_asked();
-        let gap = self.tracker.position().map(|position| (position, first));
-        gap.filter(|gap| gap.0 < gap.1 && !asked)
+        self.tracker.position().filter(|_| !asked)
     }
 
-    /// Fetches nothing behind the records before this gap.
-    pub fn stop_at(&mut self, gap: OffsetRange) {
-        self.stopped = Some(gap);
+    /// Fetches nothing behind the records before these.
+    pub fn stop_at(&mut self, lost: LostRecords) {
+        if self.is_fetching() {
+            self.tracker.begin_at(lost.from);
+            self.stopped = Some(lost);
+            self.dirty = true;
+        }
+    }
+
+    /// Goes on behind lost records.
+    pub fn pass_over(&mut self, lost: &LostRecords) {
+        if self.is_fetching() {
+            self.tracker.fetched(lost.from, lost.until);
+            self.tracker.done(&[(lost.from, lost.until)]);
+            self.dirty = true;
+        }
     }
 
     /// Takes fetched records. Those fetched before a seek are dropped. Returns the position that

@@ -3,6 +3,7 @@
 use super::super::stats::PartitionStats;
 use super::key_lane::{KeyLane, LaneState, ReadyItem, WaitReason};
 use super::{Now, PartitionPhase, PartitionState};
+use crate::log::LostRecords;
 
 impl PartitionState {
     /// Everything but the end of the log.
@@ -18,7 +19,7 @@ impl PartitionState {
             ready: self.lanes.iter().map(|lane| lane.ready_records()).sum(),
             attempt: self.attempt(),
             retry_in_ms: self.retry_in_ms(now),
-            missing: self.stopped,
+            missing: self.stopped.as_ref().map(|lost| (lost.from, lost.until)),
             ..PartitionStats::default()
         }
     }
@@ -26,6 +27,16 @@ impl PartitionState {
     /// The first offset that is not done, as far as is known.
     pub fn head(&self) -> Option<i64> {
         self.tracker.head().or(self.tracker.position())
+    }
+
+    /// The lost records at which it has stopped.
+    pub fn stopped(&self) -> Option<&LostRecords> {
+        self.stopped.as_ref()
+    }
+
+    /// Whether it waits because its consumer has asked for that.
+    pub fn is_paused(&self) -> bool {
+        matches!(self.phase, PartitionPhase::Paused { .. })
     }
 
     /// The time of the first record that is not done (ms since 1970), while the partition holds it and where it

@@ -8,7 +8,7 @@ use super::super::partition_state::Now;
 use super::super::route::Route;
 use super::{name, Poller, Revocation, TROUBLE_KEPT_NS};
 use crate::batch::BatchKind;
-use crate::log::{Assignment, LogError, MemberEvent, Partition};
+use crate::log::{Assignment, ErrorKind, LogError, MemberEvent, Partition};
 
 impl Poller {
     /// Joins the group if there is no member, unless it is too early to try again. A quiet engine
@@ -47,6 +47,7 @@ impl Poller {
 
     fn handle(&mut self, event: MemberEvent, now: Now) {
         let counters = self.context.counters.clone();
+        self.show_soon();
         match event {
             MemberEvent::Assigned(list) => {
                 counters.rebalances.fetch_add(1, Ordering::Relaxed);
@@ -80,6 +81,11 @@ impl Poller {
                 }
             }
             MemberEvent::CommitFailed(error) => self.commit_failed(&error, now),
+            // The log goes on behind damage.
+            MemberEvent::Error(error) if error.kind == ErrorKind::Corrupt => {
+                let group = &self.group.settings.name;
+                self.context.warn(&format!("group {group}: {}", error.message));
+            }
             MemberEvent::Error(error) => {
                 self.group.set_trouble(Some(error.message.clone()));
                 self.trouble_until_ns = now.ns + TROUBLE_KEPT_NS;
@@ -158,6 +164,7 @@ impl Poller {
             if let Some(member) = &mut self.member {
                 member.release(&partitions);
             }
+            self.show_soon();
             for partition in assigned {
                 self.fetch_retries.remove(&partition.generation);
                 partition.hand_out();

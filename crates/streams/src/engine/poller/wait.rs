@@ -6,7 +6,9 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use super::super::assigned_partition::AssignedPartition;
 use super::super::partition_state::Now;
+use super::super::route::Progress;
 use super::{Poller, POLL_NS};
 use crate::poll::wait_notified;
 
@@ -66,6 +68,11 @@ impl Poller {
         happened
     }
 
+    /// What is shown of the partitions has changed: it is read in the next round, or in a second.
+    pub(super) fn show_soon(&mut self) {
+        (self.ends_at_ns, self.lags) = (0, true);
+    }
+
     /// Reads the ends of the partitions, once a second.
     pub(super) fn update_ends(&mut self, now: Now) {
         let Some(member) = self.member.as_ref().filter(|_| now.ns >= self.ends_at_ns) else {
@@ -82,8 +89,16 @@ impl Poller {
             let own = || all.iter().filter(|one| one.route.number == route.number);
             let lag: u64 = own().map(|one| one.lag().unwrap_or(0)).sum();
             let oldest_ms = own().filter_map(|one| one.oldest_ms(now)).min().unwrap_or(0);
-            metrics.show_lag(lag, u64::try_from(oldest_ms).unwrap_or(0));
-            self.lags |= lag > 0;
+            let held = own().filter(|one| one.is_owned());
+            let count = |is: fn(&AssignedPartition) -> bool| {
+                held.clone().filter(|one| is(one)).count() as u64
+            };
+            let partitions = count(|_| true);
+            let stopped = count(|one| one.stopped().is_some());
+            let paused = count(AssignedPartition::is_paused);
+            let oldest_ms = u64::try_from(oldest_ms).unwrap_or(0);
+            metrics.show(&Progress { lag, partitions, stopped, paused }, oldest_ms);
+            self.lags |= lag > 0 || paused > 0;
         }
     }
 }

@@ -14,6 +14,8 @@ const BYTES_MAX: usize = 4_096;
 const BYTES_FETCHING_MAX: usize = 3_072;
 /// The writer, and the version of the format.
 const PREFIX: &str = "chaton:1:";
+/// Begins the first and the last offset of lost records; `chaton streams lag` reads it.
+const STOPPED: &str = ":stopped:";
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 /// The lengths of ranges that are not done, each with the length of the done range behind it.
@@ -52,10 +54,21 @@ pub(in super::super) fn encode(undone: &VecDeque<OffsetRange>, position: Option<
     text
 }
 
+/// Says beside the ranges that the partition has stopped at these lost records, so that everyone who
+/// reads the group's offsets sees it.
+pub(in super::super) fn mark_stopped(text: &mut String, (from, until): OffsetRange) {
+    let mark = format!("{STOPPED}{from}-{}", until - 1);
+    if text.is_empty() || text.len() + mark.len() > BYTES_MAX {
+        PREFIX.clone_into(text);
+    }
+    text.push_str(&mark);
+}
+
 /// Reads the metadata of a commit at `head`: the ranges that are done, rising. Empty for metadata
 /// of another program.
 pub(in super::super) fn decode(head: i64, text: &str) -> VecDeque<OffsetRange> {
-    let numbers = text.strip_prefix(PREFIX).and_then(numbers).unwrap_or_default();
+    let ranges = text.strip_prefix(PREFIX).and_then(|rest| rest.split(STOPPED).next());
+    let numbers = ranges.and_then(numbers).unwrap_or_default();
     let mut done = VecDeque::with_capacity(numbers.len() / 2);
     let mut at = head;
     for pair in numbers.chunks(2) {

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use chaton_core::event_fd::EventFd;
 
 use crate::log::{
-    AdminClient, Assignment, Commit, GroupMember, Limits, LogError, MemberEvent, NewTopic,
-    Partition, Position, Producer, RecordLog,
+    AdminClient, Assignment, Commit, GroupMember, Limits, LogError, LostRecords, MemberEvent,
+    NewTopic, Partition, Position, Producer, RecordLog,
 };
 use crate::receipt::{Receipt, RecordMetadata};
 use crate::record::{Chunk, NewRecord};
@@ -173,6 +173,8 @@ pub struct TestMember {
     pub ends: Vec<Partition>,
     /// The reported errors.
     pub errors: Vec<LogError>,
+    /// Lost records before those that were read.
+    pub lost: Vec<LostRecords>,
 }
 
 impl TestMember {
@@ -189,6 +191,7 @@ impl TestMember {
             values: Vec::new(),
             ends: Vec::new(),
             errors: Vec::new(),
+            lost: Vec::new(),
         }
     }
 
@@ -226,7 +229,7 @@ impl TestMember {
         let before = self.values.len();
         for assigned in self.has.clone() {
             let partition = assigned.partition;
-            while let Some(chunk) = self.member.fetch(&partition, LIMITS).unwrap() {
+            while let Some(chunk) = self.fetch_one(&partition) {
                 let values = texts(&chunk).into_iter().enumerate();
                 let placed =
                     values.map(|(at, text)| (partition.clone(), chunk.record(at).offset(), text));
@@ -234,6 +237,12 @@ impl TestMember {
             }
         }
         self.values.len() - before
+    }
+
+    fn fetch_one(&mut self, partition: &Partition) -> Option<Chunk> {
+        let chunk = self.member.fetch(partition, LIMITS).unwrap();
+        self.lost.extend(self.member.take_lost(partition));
+        chunk
     }
 
     /// Polls and reads until it has this many values.

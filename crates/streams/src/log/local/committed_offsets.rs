@@ -173,7 +173,7 @@ fn try_write(path: &Path, bytes: &[u8], durable: bool) -> io::Result<()> {
         return Err(error);
     }
     if end > COMPACT_BYTES {
-        compact(path, &file, durable)?;
+        compact(path, &file)?;
     }
     Ok(())
 }
@@ -201,7 +201,9 @@ fn end_of(file: &File, size: u64) -> io::Result<u64> {
     read(file).map(|(_, end)| end)
 }
 
-fn compact(path: &Path, file: &File, durable: bool) -> io::Result<()> {
+/// Replaces the file by one of the valid commits. It is synced even if no commit waits for the
+/// disk: otherwise a power failure may leave an empty file in the place of all commits.
+fn compact(path: &Path, file: &File) -> io::Result<()> {
     let (commits, _) = read(file)?;
     let mut bytes = Vec::new();
     for (key, commit) in &commits {
@@ -212,7 +214,7 @@ fn compact(path: &Path, file: &File, durable: bool) -> io::Result<()> {
     }
     let end = bytes.len() as u64;
     bytes.extend_from_slice(&trailer(end));
-    files::replace(path, &bytes, durable)
+    files::replace(path, &bytes, true)
 }
 
 /// Whether the group has committed anything.
@@ -268,6 +270,11 @@ mod tests {
             append(at, &[long(offset)], false).unwrap();
         }
         assert!(fs::metadata(path(at)).unwrap().len() < 2 * COMPACT_BYTES);
+        let folder_name = at.file_name().unwrap().to_string_lossy().into_owned();
+        let one =
+            ["synced temporary".into(), "renamed offsets".into(), format!("synced {folder_name}")];
+        let done = files::tests::take_notes();
+        assert!(done.len() == 3 && done == one, "{done:?}");
         assert_eq!(load(at).unwrap().into_values().next().unwrap().offset, 399);
     }
 }

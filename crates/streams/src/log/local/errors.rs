@@ -31,6 +31,26 @@ pub(super) fn io(path: &Path, doing: &str, error: &io::Error) -> LogError {
     }
 }
 
+/// The log's folder is not there any more.
+pub(super) fn removed(root: &Path) -> LogError {
+    LogError::new(
+        ErrorKind::Unreachable,
+        format!(
+            "the log's folder {} was removed or moved away; put it back, or create an empty one for a \
+             new log",
+            root.display()
+        ),
+    )
+}
+
+/// Another folder has taken its place.
+pub(super) fn replaced(root: &Path) -> LogError {
+    LogError::new(
+        ErrorKind::Unreachable,
+        format!("the log's folder {} was replaced; it is read from the start", root.display()),
+    )
+}
+
 /// Damage at this byte of a file.
 pub(super) fn corrupt(path: &Path, at: u64, what: &str) -> LogError {
     LogError::new(ErrorKind::Corrupt, format!("{} at byte {at}: {what}", path.display()))

@@ -61,6 +61,8 @@ pub(super) fn replace(path: &Path, content: &[u8], durable: bool) -> io::Result<
         let _ = fs::remove_file(&temporary);
     }
     written?;
+    #[cfg(test)]
+    tests::note("renamed", path);
     if durable {
         sync_folder(path.parent().unwrap_or(Path::new("/")))?;
     }
@@ -71,14 +73,23 @@ fn write_whole(path: &Path, content: &[u8], durable: bool) -> io::Result<()> {
     let mut file = File::create(path)?;
     file.write_all(content)?;
     if durable {
-        file.sync_all()?;
+        sync(&file, path)?;
     }
     Ok(())
 }
 
+/// Makes a file durable: its content and its length.
+pub(super) fn sync(file: &File, path: &Path) -> io::Result<()> {
+    #[cfg(test)]
+    tests::note("synced", path);
+    #[cfg(not(test))]
+    let _ = path;
+    file.sync_all()
+}
+
 /// Makes the names in a folder durable.
 pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
+    sync(&File::open(path)?, path)
 }
 
 /// Opens for reading and writing, and creates the file if needed.
@@ -128,8 +139,25 @@ fn read_boot() -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use std::cell::RefCell;
+
     use super::*;
+
+    thread_local! {
+        static DONE: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+    }
+
+    pub(super) fn note(what: &str, path: &Path) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let name = if name.ends_with(".tmp") { "temporary" } else { &name };
+        DONE.with_borrow_mut(|done| done.push(format!("{what} {name}")));
+    }
+
+    /// What this thread has synced and renamed since the last call, in order.
+    pub fn take_notes() -> Vec<String> {
+        DONE.take()
+    }
 
     #[test]
     fn a_file_is_replaced_whole() {

@@ -24,6 +24,7 @@ pub(super) struct GroupFiles {
 impl GroupFiles {
     /// Opens the group's folder and creates it if needed.
     pub fn open(dir: &Arc<LogDir>, name: &str) -> Result<Self> {
+        dir.create()?;
         let folder = dir.group(name);
         let members = folder.join("members");
         fs::create_dir_all(&members)

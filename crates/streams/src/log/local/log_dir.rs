@@ -12,6 +12,7 @@ use std::time::Duration;
 use std::{fs, io};
 
 use chaton_core::local_disk;
+use parking_lot::Mutex;
 
 use super::{errors, files};
 use crate::log::{ErrorKind, LogError, Partition, Result};
@@ -26,14 +27,17 @@ const FORMAT: &str = "chaton log, format 1\n";
 pub(super) struct LogDir {
     pub root: PathBuf,
     pub settings: LogSettings,
+    /// It was there, or was created here: it is not created again.
+    was_there: Mutex<bool>,
 }
 
 impl LogDir {
-    /// Opens the folder and creates it if needed.
+    /// Names the folder, which is created when something is written.
     pub fn open(settings: &LogSettings) -> Result<Self> {
-        let dir = Self { root: Self::check_path(settings)?, settings: settings.clone() };
-        dir.create()?;
-        Ok(dir)
+        let root = Self::check_path(settings)?;
+        let was_there = Mutex::new(root.is_dir());
+        let dir = Self { root, settings: settings.clone(), was_there };
+        dir.check_format().map(|_| dir)
     }
 
     /// The folder of these settings, which must be on a local disk.
@@ -51,19 +55,46 @@ impl LogDir {
         Ok(path)
     }
 
-    /// Creates the folders that are missing, also those removed since.
+    /// Creates what is missing in the folder, and the folder itself unless it was there before:
+    /// records that are written to a new one would not be in that which is restored.
     pub fn create(&self) -> Result<()> {
-        for folder in [self.topics(), self.groups(), self.transactions()] {
-            fs::create_dir_all(&folder)
-                .map_err(|error| errors::io(&folder, "creating the folder", &error))?;
+        let failed = |folder: &Path, error| errors::io(folder, "creating the folder", &error);
+        let mut was_there = self.was_there.lock();
+        if !*was_there {
+            fs::create_dir_all(&self.root).map_err(|error| failed(&self.root, error))?;
+            *was_there = true;
         }
-        self.check_format()
+        drop(was_there);
+        self.id()?;
+        for folder in [self.topics(), self.groups(), self.transactions()] {
+            match fs::create_dir(&folder) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(failed(&folder, error));
+                }
+                _ => {}
+            }
+        }
+        if self.check_format()? {
+            return Ok(());
+        }
+        let path = self.root.join("format");
+        files::replace(&path, FORMAT.as_bytes(), self.settings.durable)
+            .map_err(|error| errors::io(&path, "writing", &error))
     }
 
-    fn check_format(&self) -> Result<()> {
+    /// Device and inode of the folder, which change when it is replaced.
+    ///
+    /// # Errors
+    /// `Unreachable` while there is none.
+    pub fn id(&self) -> Result<(u64, u64)> {
+        files::inode(&self.root).ok_or_else(|| errors::removed(&self.root))
+    }
+
+    /// Whether the folder says which format it has, and it is this one.
+    fn check_format(&self) -> Result<bool> {
         let path = self.root.join("format");
         match fs::read_to_string(&path) {
-            Ok(text) if text == FORMAT => Ok(()),
+            Ok(text) if text == FORMAT => Ok(true),
             Ok(text) => Err(LogError::new(
                 ErrorKind::Refused,
                 format!(
@@ -73,10 +104,7 @@ impl LogDir {
                     FORMAT.trim()
                 ),
             )),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                files::replace(&path, FORMAT.as_bytes(), self.settings.durable)
-                    .map_err(|error| errors::io(&path, "writing", &error))
-            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(errors::io(&path, "reading", &error)),
         }
     }
@@ -172,11 +200,15 @@ pub(super) fn unescaped(name: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// The sorted names of all folders in a folder.
+/// The sorted names of all folders in a folder; none if it does not exist.
 pub(super) fn folders(path: &Path) -> Result<Vec<String>> {
     let failed = |error| errors::io(path, "listing", &error);
     let mut names = Vec::new();
-    for entry in fs::read_dir(path).map_err(failed)? {
+    let entries = match fs::read_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(names),
+        entries => entries.map_err(failed)?,
+    };
+    for entry in entries {
         let entry = entry.map_err(failed)?;
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             names.extend(entry.file_name().into_string());
@@ -214,7 +246,7 @@ mod tests {
     fn another_format_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let settings = LogSettings::for_tests(&format!("log://{}", folder.path().display()));
-        LogDir::open(&settings).unwrap();
+        LogDir::open(&settings).unwrap().create().unwrap();
         fs::write(folder.path().join("format"), "chaton log, format 2\n").unwrap();
         let error = LogDir::open(&settings).unwrap_err();
         assert_eq!(error.kind, ErrorKind::Refused);

@@ -16,8 +16,8 @@ use super::log_dir::{check_name, escaped, parse_partition_key, partition_key, Lo
 use super::process_watch::ProcessWatch;
 use super::{errors, files};
 use crate::log::{
-    Assignment, Commit, ErrorKind, GroupMember, Limits, LogError, MemberEvent, Partition, Position,
-    Result,
+    Assignment, Commit, ErrorKind, GroupMember, Limits, LogError, LostRecords, MemberEvent,
+    Partition, Position, Result,
 };
 use crate::poll::wait_readable;
 use crate::record::Chunk;
@@ -31,6 +31,10 @@ use owned_partitions::OwnedPartitions;
 /// run in another PID namespace.
 const UNWATCHED_CHECK: Duration = Duration::from_secs(1);
 
+/// How often it is looked whether the log's folder is still the same: nothing reports that a folder
+/// above it was moved.
+const DIR_CHECK: Duration = Duration::from_millis(500);
+
 /// The longest wait for the group's lock by calls that are repeated anyway:
 /// the thread also serves other groups and partitions.
 const SHORT_LOCK_WAIT: Duration = Duration::from_millis(200);
@@ -39,6 +43,9 @@ pub(super) struct LocalMember {
     id: String,
     settings: GroupSettings,
     files: GroupFiles,
+    /// See [`LogDir::id`].
+    dir_id: (u64, u64),
+    dir_checked: Instant,
     notifier: Arc<EventFd>,
     watch: FileWatch,
     processes: ProcessWatch,
@@ -84,6 +91,8 @@ impl LocalMember {
             settings: settings.clone(),
             owned: OwnedPartitions::new(dir),
             watch: watch(&files)?,
+            dir_id: dir.id()?,
+            dir_checked: Instant::now(),
             files,
             notifier: notifier.clone(),
             polled: Instant::now(),
@@ -214,6 +223,18 @@ impl LocalMember {
         self.owned.reset_recreated(&self.watch);
     }
 
+    /// Why the member has to join anew: the log's folder is another one, or is not there.
+    fn check_dir(&mut self) -> Result<()> {
+        if self.dir_checked.elapsed() < DIR_CHECK {
+            return Ok(());
+        }
+        self.dir_checked = Instant::now();
+        if self.files.dir.id()? == self.dir_id {
+            return Ok(());
+        }
+        Err(errors::replaced(&self.files.dir.root))
+    }
+
     /// Tries again later; it becomes an error after the answer timeout.
     fn lock_timed_out(&mut self) {
         self.group_changed = true;
@@ -294,6 +315,9 @@ impl GroupMember for LocalMember {
         if self.member_lock.is_none() {
             return;
         }
+        if let Err(error) = self.check_dir() {
+            return events.push(MemberEvent::Fatal(error));
+        }
         self.read_file_events();
         let check_unwatched =
             self.processes.has_unwatched && self.synced.elapsed() >= UNWATCHED_CHECK;
@@ -319,6 +343,10 @@ impl GroupMember for LocalMember {
             }
         }
         fetched
+    }
+
+    fn take_lost(&mut self, partition: &Partition) -> Option<LostRecords> {
+        self.owned.take_lost(partition)
     }
 
     fn seek(&mut self, partition: &Partition, position: Position) -> Result<()> {

@@ -14,7 +14,7 @@ use super::path_lock::PathLock;
 use super::record_frame::{self, ParsedFrame, RecordFrame};
 use super::scan::ScanWindow;
 use super::{errors, files, offset_index, segment, topics, txn_log};
-use crate::log::{Limits, LogError, Partition, Position, Result};
+use crate::log::{ErrorKind, Limits, LogError, LostRecords, Partition, Position, Result};
 use crate::record::{Chunk, ChunkBuilder, Span};
 
 /// The assumed size of a record before any was read.
@@ -55,11 +55,13 @@ pub(super) struct PartitionCursor {
     /// The average size of recent records.
     record_bytes: usize,
     frames: Vec<RecordFrame>,
-    /// The damaged end of a segment was reported, so that the records missing
-    /// behind it are not reported again.
-    torn: bool,
-    /// Damage that was skipped and is not reported yet.
+    /// The damaged end of a segment that was skipped. The next record tells whether records were
+    /// in it.
+    torn: Option<String>,
+    /// Damage that was skipped, without lost records, and is not reported yet.
     pub damage: Vec<LogError>,
+    /// Lost records that were passed over and are not reported yet.
+    lost: Option<LostRecords>,
 }
 
 impl PartitionCursor {
@@ -75,8 +77,9 @@ impl PartitionCursor {
             closed: None,
             record_bytes: RECORD_BYTES_GUESS,
             frames: Vec::new(),
-            torn: false,
+            torn: None,
             damage: Vec::new(),
+            lost: None,
         };
         cursor.refresh()?;
         cursor.report_foreign_files()?;
@@ -104,6 +107,11 @@ impl PartitionCursor {
         // Without the right to write, the watermark stays as it is.
         let _ = recover(&self.dir, &self.partition, &self.folder, RECOVER_WAIT_MAX);
         Ok(self.refresh()? != before)
+    }
+
+    /// The lost records before the last ones that were fetched; each is returned once.
+    pub fn take_lost(&mut self) -> Option<LostRecords> {
+        self.lost.take()
     }
 
     /// The log end offset, as last seen.
@@ -149,6 +157,7 @@ impl PartitionCursor {
 
     pub fn seek(&mut self, position: Position) -> Result<()> {
         (self.open, self.closed) = (None, None);
+        (self.torn, self.lost) = (None, None);
         let watermark = self.refresh()?;
         self.next = match position {
             Position::Latest => watermark.end,
@@ -258,6 +267,7 @@ impl PartitionCursor {
         if bases.first() == Some(&base) {
             // The records in between have expired.
             self.next = self.next.max(base);
+            self.torn = None;
         }
         self.open = Some(self.enter(base)?);
         Ok(true)
@@ -265,8 +275,7 @@ impl PartitionCursor {
 
     /// Skips records that no file contains any more.
     fn skip_to_end(&mut self, watermark: &HighWatermark) {
-        self.report_gap(watermark.base, watermark.pos, watermark.end);
-        self.next = watermark.end;
+        self.lose(watermark.base, watermark.pos, watermark.end);
     }
 
     /// Opens a segment at its first record.
@@ -357,12 +366,14 @@ impl PartitionCursor {
                 ParsedFrame::Complete(frame)
                     if frame.offset > self.next && self.frames.is_empty() =>
                 {
-                    self.report_gap(open.base, open.pos, frame.offset);
+                    self.lose(open.base, open.pos, frame.offset);
                     used += frame.len;
                     self.next = frame.offset + 1;
                     self.frames.push(frame);
                 }
                 ParsedFrame::Complete(frame) if frame.offset == self.next => {
+                    let torn = self.torn.take();
+                    self.damage.extend(torn.map(|why| LogError::new(ErrorKind::Corrupt, why)));
                     used += frame.len;
                     self.next += 1;
                     self.frames.push(frame);
@@ -397,31 +408,33 @@ impl PartitionCursor {
         let found = ScanWindow::new(&open.file, limit).next_whole(open.pos + 1, self.next)?;
         let (pos, until) = found.map_or((limit, None), |(pos, frame)| (pos, Some(frame.offset)));
         let path = segment::path(&self.folder, open.base);
-        let (next, bytes) = (self.next, pos - open.pos);
-        let what = match until {
-            Some(offset) if offset == next => format!("{bytes} bytes are no record; left out"),
-            Some(offset) => {
-                self.next = offset;
-                let last = offset - 1;
-                format!("{bytes} bytes are damaged: records {next} to {last} are left out")
+        let bytes = pos - open.pos;
+        match until {
+            Some(offset) if offset == self.next => {
+                self.report(&path, open.pos, &format!("{bytes} bytes are no record; left out"));
             }
-            None => {
-                self.torn = true;
-                format!("{bytes} bytes to the end of the file are damaged; left out")
+            found => {
+                let where_to = if found.is_some() { "" } else { " to the end of the file" };
+                let what = format!("{bytes} bytes{where_to} are damaged ({})", self.partition);
+                self.torn = Some(errors::corrupt(&path, open.pos, &what).message);
+                if let Some(offset) = found {
+                    self.lose(open.base, open.pos, offset);
+                }
             }
-        };
-        self.report(&path, open.pos, &what);
+        }
         open.pos = pos;
         Ok(())
     }
 
-    /// Reports that the records up to this offset are gone, unless a torn end explains it.
-    fn report_gap(&mut self, base: i64, pos: u64, until: i64) {
-        if !std::mem::take(&mut self.torn) {
-            let path = segment::path(&self.folder, base);
-            let what = format!("records {} to {} are gone", self.next, until - 1);
-            self.report(&path, pos, &what);
-        }
+    /// Passes over lost records up to this offset, which should stand at this position.
+    fn lose(&mut self, base: i64, pos: u64, until: i64) {
+        let why = self.torn.take().unwrap_or_else(|| {
+            let what = format!("the files end before, or go on with offset {until}");
+            errors::corrupt(&segment::path(&self.folder, base), pos, &what).message
+        });
+        let lost = LostRecords { from: self.next, until, why };
+        self.lost.get_or_insert(lost).until = until;
+        self.next = until;
     }
 
     fn report(&mut self, path: &Path, at: u64, what: &str) {

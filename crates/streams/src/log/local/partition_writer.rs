@@ -103,13 +103,14 @@ impl PartitionWriter {
         };
         let size = file.metadata()?.len();
         let of_segment = stored.filter(|watermark| watermark.base == base);
-        let from = match of_segment {
-            Some(watermark) if watermark.boot == self.boot && watermark.pos <= size => ScanStart {
+        let published = of_segment.filter(|it| it.boot == self.boot && it.pos <= size);
+        let from = match published {
+            Some(watermark) => ScanStart {
                 pos: watermark.pos,
                 offset: watermark.end,
                 newest_ms: watermark.newest_ms,
             },
-            _ => ScanStart::start(base),
+            None => ScanStart::start(base),
         };
         let found = scan(&file, from, size)?;
         if size > found.pos {
@@ -117,9 +118,11 @@ impl PartitionWriter {
                 save_tail(&file, &path, found.pos, size)?;
             }
             file.set_len(found.pos)?;
-            if config.durable {
-                file.sync_all()?;
-            }
+        }
+        if config.durable && (size > from.pos || published.is_none()) {
+            // A killed writer may not have synced what is published below, nor the segment's name.
+            files::sync(&file, &path)?;
+            files::sync_folder(&self.folder)?;
         }
         let index_path = segment::index_path(&self.folder, base);
         let mut index = offset_index::open(&index_path, found.pos)?;

@@ -10,13 +10,21 @@ use chaton_core::event_fd::EventFd;
 use super::file_watch::{self, FileWatch};
 use super::log_dir::LogDir;
 use super::partition_cursor::PartitionCursor;
-use super::{high_watermark, topics};
-use crate::log::{ErrorKind, Limits, LogError, Partition, PartitionReader, Position, Result};
+use super::{errors, high_watermark, topics};
+use crate::log::{
+    ErrorKind, Limits, LogError, LostRecords, Partition, PartitionReader, Position, Result,
+};
 use crate::poll::wait_readable;
 use crate::record::Chunk;
 
 pub(super) struct LocalReader {
     cursor: PartitionCursor,
+    dir: Arc<LogDir>,
+    /// See [`LogDir::id`].
+    dir_id: (u64, u64),
+    partition: Partition,
+    /// Records behind damage or lost ones that are reported first.
+    held: Option<Chunk>,
     watermark_path: PathBuf,
     /// Created by the first wait, because the kernel limits inotify instances
     /// per user, and reading without waiting needs none.
@@ -37,10 +45,26 @@ impl LocalReader {
         })?;
         Ok(Self {
             cursor,
+            dir: dir.clone(),
+            dir_id: dir.id()?,
+            partition: partition.clone(),
+            held: None,
             watermark_path: high_watermark::path(&folder),
             watch: None,
             interrupter: Arc::new(interrupter),
         })
+    }
+}
+
+impl LocalReader {
+    /// What the last fetch has passed over, one at a time.
+    fn damage(&mut self) -> Option<LogError> {
+        if let Some(LostRecords { from, until, why }) = self.cursor.take_lost() {
+            let what =
+                format!("{}: records {from} to {} are gone: {why}", self.partition, until - 1);
+            return Some(LogError::new(ErrorKind::Corrupt, what));
+        }
+        (!self.cursor.damage.is_empty()).then(|| self.cursor.damage.remove(0))
     }
 }
 
@@ -50,12 +74,17 @@ impl PartitionReader for LocalReader {
         loop {
             // Before the fetch, so that a change during the fetch ends the wait.
             self.watch.iter().for_each(|watch| watch.read_events(|_| {}));
-            let found = self.cursor.fetch(limits)?;
-            if found.is_some() {
-                return Ok(found);
+            if self.held.is_none() {
+                self.held = self.cursor.fetch(limits)?;
             }
-            if !self.cursor.damage.is_empty() {
-                return Err(self.cursor.damage.remove(0));
+            if let Some(error) = self.damage() {
+                return Err(error);
+            }
+            if self.held.is_some() {
+                return Ok(self.held.take());
+            }
+            if self.dir.id()? != self.dir_id {
+                return Err(errors::replaced(&self.dir.root));
             }
             let left = until.saturating_duration_since(Instant::now());
             if left == Duration::ZERO {

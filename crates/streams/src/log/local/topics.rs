@@ -92,6 +92,11 @@ pub(super) fn get_or_create(dir: &LogDir, name: &str) -> Result<LocalTopic> {
     }
 }
 
+/// Creates the declared topics that do not exist.
+pub(super) fn create_declared(dir: &LogDir) -> Result<()> {
+    dir.settings.topics.keys().try_for_each(|name| get_or_create(dir, name).map(drop))
+}
+
 /// Creates a deleted topic again. Unless the settings declare its partitions,
 /// it gets as many as before, because records wait for them.
 pub(super) fn recreate(dir: &LogDir, known: &LocalTopic) -> Result<LocalTopic> {
@@ -99,11 +104,12 @@ pub(super) fn recreate(dir: &LogDir, known: &LocalTopic) -> Result<LocalTopic> {
 }
 
 fn create_default(dir: &LogDir, name: &str, partitions: Option<i32>) -> Result<LocalTopic> {
+    let declared = dir.settings.topics.get(name);
     let new = NewTopic {
         name: name.into(),
-        partitions: dir.settings.topics.get(name).copied().or(partitions),
+        partitions: declared.and_then(|topic| topic.partitions).or(partitions),
         replication: None,
-        settings: BTreeMap::new(),
+        settings: declared.map(|topic| topic.settings.clone()).unwrap_or_default(),
     };
     match create(dir, &new) {
         // Another process was faster.

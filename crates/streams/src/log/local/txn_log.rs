@@ -120,7 +120,9 @@ pub(super) fn acquire_within(
         let Some(held) = lock.acquire_within(timeout)? else { return Ok(None) };
         let Some(path) = find_orphan(dir, &[key])? else { return Ok(Some(held)) };
         drop(held);
-        complete(dir, &path, timeout)?;
+        if !complete(dir, &path, timeout)? {
+            return Ok(None);
+        }
     }
 }
 
@@ -134,17 +136,18 @@ pub(super) fn acquire_all(dir: &LogDir, partitions: &[String], group: &str) -> R
         let names: Vec<_> = keys.iter().map(String::as_str).collect();
         let Some(path) = find_orphan(dir, &names)? else { return Ok(held) };
         drop(held);
+        // Where that takes too long, the next round names the lock.
         complete(dir, &path, dir.answer_timeout())?;
     }
 }
 
 fn lock_all(dir: &LogDir, keys: &[String], timeout: Duration) -> Result<Vec<Held>> {
-    keys.iter()
-        .map(|key| {
-            let name = if key.starts_with("topics/") { "writer.lock" } else { "lock" };
-            PathLock::open(&dir.root.join(key).join(name))?.acquire(timeout)
-        })
-        .collect()
+    keys.iter().map(|key| lock_of(dir, key)?.acquire(timeout)).collect()
+}
+
+fn lock_of(dir: &LogDir, key: &str) -> Result<Arc<PathLock>> {
+    let name = if key.starts_with("topics/") { "writer.lock" } else { "lock" };
+    PathLock::open(&dir.root.join(key).join(name))
 }
 
 /// A prepared transaction that needs one of these locks, which the caller holds.
@@ -195,17 +198,21 @@ fn read(path: &Path) -> Result<Option<TxnEntry>> {
     Ok(txn)
 }
 
-/// Completes a transaction whose writer died.
-fn complete(dir: &LogDir, path: &Path, timeout: Duration) -> Result<()> {
-    let Some(txn) = read(path)? else { return Ok(()) };
+/// Completes a transaction whose writer died; false if one of its locks could not be taken in time.
+fn complete(dir: &LogDir, path: &Path, timeout: Duration) -> Result<bool> {
+    let Some(txn) = read(path)? else { return Ok(true) };
+    let mut held = Vec::new();
     // A topic may have been deleted since.
-    let exists = |key: &String| dir.root.join(key).is_dir();
-    let keys: Vec<_> = txn.lock_keys().into_iter().filter(exists).collect();
-    let _held = lock_all(dir, &keys, timeout)?;
+    for key in txn.lock_keys().iter().filter(|key| dir.root.join(key).is_dir()) {
+        match lock_of(dir, key)?.acquire_within(timeout)? {
+            Some(lock) => held.push(lock),
+            None => return Ok(false),
+        }
+    }
     if path.exists() && apply(dir, &txn)? {
         finish_txn(dir, path)?;
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Removes the file of a transaction that has been applied.

@@ -10,7 +10,7 @@ use crate::log::local::group_state::GroupState;
 use crate::log::local::log_dir::{partition_key, LogDir};
 use crate::log::local::partition_cursor::PartitionCursor;
 use crate::log::local::{errors, high_watermark};
-use crate::log::{Limits, LogError, Partition, Position, Result};
+use crate::log::{Limits, LogError, LostRecords, Partition, Position, Result};
 use crate::record::Chunk;
 
 /// With more partitions than this, files are closed between two fetches.
@@ -128,6 +128,11 @@ impl OwnedPartitions {
     pub fn take_damage(&mut self, partition: &Partition) -> impl Iterator<Item = LogError> {
         let cursor = self.all.get_mut(partition).and_then(|owned| owned.cursor.as_mut());
         cursor.map(|cursor| std::mem::take(&mut cursor.damage)).unwrap_or_default().into_iter()
+    }
+
+    /// The lost records that the last fetch has passed over.
+    pub fn take_lost(&mut self, partition: &Partition) -> Option<LostRecords> {
+        self.all.get_mut(partition)?.cursor.as_mut()?.take_lost()
     }
 
     /// Whether the partition has reached its end since the last call.

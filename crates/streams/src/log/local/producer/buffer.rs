@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -41,6 +42,8 @@ impl SharedBuffer {
 #[derive(Default)]
 pub(super) struct PartitionBuffer {
     pub frames: Vec<u8>,
+    /// When the first of them was sent.
+    since: Option<Instant>,
     /// The receipt and index of each record.
     receipts: Vec<Option<(Arc<Receipt>, usize)>>,
 }
@@ -48,6 +51,11 @@ pub(super) struct PartitionBuffer {
 impl PartitionBuffer {
     pub fn len(&self) -> usize {
         self.receipts.len()
+    }
+
+    /// The time since the first of them was sent.
+    pub fn age(&self) -> Duration {
+        self.since.map(|since| since.elapsed()).unwrap_or_default()
     }
 
     /// Completes the receipts: the first records are written at these offsets.
@@ -65,6 +73,13 @@ impl PartitionBuffer {
             }
         }
     }
+}
+
+/// Records that the thread has taken to write them.
+pub(super) struct TakenRecords {
+    pub slot: usize,
+    pub partition: i32,
+    pub records: PartitionBuffer,
 }
 
 struct TopicBuffer {
@@ -151,6 +166,7 @@ impl ProducerBuffer {
         let buffer = &mut self.slots[slot].partitions[partition as usize];
         let was_empty = self.pending.is_empty();
         if buffer.len() == 0 {
+            buffer.since = Some(Instant::now());
             self.pending.push_back((slot, partition));
         }
         record_frame::encode(&mut buffer.frames, record, size, now_ms);
@@ -160,18 +176,20 @@ impl ProducerBuffer {
         was_empty
     }
 
-    pub fn is_idle(&self) -> bool {
-        self.pending.is_empty()
+    /// Whether one of these partitions has records.
+    pub fn is_pending(&self, is_one: impl Fn(usize, i32) -> bool) -> bool {
+        self.pending.iter().any(|(slot, partition)| is_one(*slot, *partition))
     }
 
-    /// Takes the records of the partition that has waited longest.
-    pub fn take(&mut self) -> Option<(usize, i32, PartitionBuffer)> {
-        let (slot, partition) = self.pending.pop_front()?;
+    /// Takes the records of that of these partitions that has waited longest.
+    pub fn take(&mut self, is_one: impl Fn(usize, i32) -> bool) -> Option<TakenRecords> {
+        let at = self.pending.iter().position(|(slot, partition)| is_one(*slot, *partition))?;
+        let (slot, partition) = self.pending.remove(at)?;
         let known = &mut self.slots[slot];
         if known.sticky == partition {
             known.sticky = (partition + 1) % known.topic.partitions;
         }
         let records = std::mem::take(&mut known.partitions[partition as usize]);
-        Some((slot, partition, records))
+        Some(TakenRecords { slot, partition, records })
     }
 }

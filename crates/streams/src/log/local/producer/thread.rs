@@ -1,19 +1,24 @@
 //! The thread that writes a producer's records.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::buffer::{PartitionBuffer, SharedBuffer};
+use super::buffer::{SharedBuffer, TakenRecords};
 use crate::log::local::log_dir::LogDir;
 use crate::log::local::partition_writer::{AppendResult, PartitionWriter};
 use crate::log::local::path_lock::PathLock;
 use crate::log::local::topics::{self, LocalTopic};
-use crate::log::local::{files, txn_log};
+use crate::log::local::{errors, files, txn_log};
 use crate::log::{Partition, Result};
 
 /// Partitions that are kept open; each needs four descriptors.
 const OPEN_MAX: usize = 64;
+
+/// The longest wait for the lock of one partition, because the others wait with it: longer than
+/// most writers need for a sync of the disk.
+const LOCK_WAIT: Duration = Duration::from_millis(20);
 
 struct OpenWriter {
     writer: PartitionWriter,
@@ -30,16 +35,15 @@ struct OpenWriters {
 /// Writes until the producer is dropped and its buffer is empty.
 pub(super) fn run(shared: &SharedBuffer) {
     let mut writers = OpenWriters::default();
-    loop {
-        let mut buffer = shared.buffer.lock();
-        while buffer.is_idle() && !buffer.closed {
-            shared.added.wait(&mut buffer);
+    let mut locked_out = VecDeque::new();
+    let mut retries = false;
+    while let Some((taken, wait)) = next(shared, &mut locked_out, retries) {
+        retries = !retries;
+        let (records, bytes) = (taken.records.len(), taken.records.frames.len());
+        if let Some(taken) = write(shared, &mut writers, taken, wait) {
+            locked_out.push_back(taken);
+            continue;
         }
-        let Some((slot, partition, taken)) = buffer.take() else { return };
-        let topic = buffer.topic(slot).clone();
-        drop(buffer);
-        let (records, bytes) = (taken.len(), taken.frames.len());
-        write(shared, &mut writers, slot, topic, partition, taken);
         let mut buffer = shared.buffer.lock();
         buffer.records -= records;
         buffer.bytes -= bytes;
@@ -48,25 +52,61 @@ pub(super) fn run(shared: &SharedBuffer) {
     }
 }
 
-/// Writes one partition's records and completes their receipts.
+/// What to write next, and how long to wait for its lock; `None` at the end. Partitions whose lock
+/// another process holds are tried again every other time (`retries`), and waited for when there
+/// is nothing else to write. Until then nothing more of them is taken, which keeps their order.
+fn next(
+    shared: &SharedBuffer,
+    locked_out: &mut VecDeque<TakenRecords>,
+    retries: bool,
+) -> Option<(TakenRecords, Duration)> {
+    let mut buffer = shared.buffer.lock();
+    loop {
+        let is_other = |slot: usize, partition: i32| {
+            !locked_out.iter().any(|one| (one.slot, one.partition) == (slot, partition))
+        };
+        let others = buffer.is_pending(is_other);
+        if others && !(retries && !locked_out.is_empty()) {
+            return Some((buffer.take(is_other)?, LOCK_WAIT));
+        }
+        if let Some(taken) = locked_out.pop_front() {
+            return Some((taken, if others { Duration::ZERO } else { LOCK_WAIT }));
+        }
+        if buffer.closed {
+            return None;
+        }
+        shared.added.wait(&mut buffer);
+    }
+}
+
+/// Writes one partition's records and completes their receipts. Returns the records whose lock
+/// another process holds, while there is time left to write them.
 fn write(
     shared: &SharedBuffer,
     writers: &mut OpenWriters,
-    slot: usize,
-    known: LocalTopic,
-    partition: i32,
-    mut records: PartitionBuffer,
-) {
-    let place = Partition { topic: known.name.clone(), number: partition };
-    let result = refresh_topic(shared, writers, slot, known).and_then(|topic| {
-        writers.append(&shared.dir, slot, &topic, partition, &mut records.frames)
-    });
+    mut taken: TakenRecords,
+    wait: Duration,
+) -> Option<TakenRecords> {
+    let known = shared.buffer.lock().topic(taken.slot).clone();
+    let place = Partition { topic: known.name.clone(), number: taken.partition };
+    let lock_wait = known.config.lock_wait;
+    let left = lock_wait.saturating_sub(taken.records.age());
+    let result = (shared.dir.id())
+        .and_then(|_| refresh_topic(shared, writers, taken.slot, known))
+        .and_then(|topic| writers.append(&shared.dir, &topic, &mut taken, wait.min(left)));
     match result {
-        Ok(AppendResult { first, count, error }) => {
-            records.complete(&place, first..first + count as i64, error.as_ref());
+        Ok(None) if left > wait => return Some(taken),
+        Ok(None) => {
+            let lock = shared.dir.partition(&place.topic, place.number).join("writer.lock");
+            let error = errors::lock_timed_out(&lock, lock_wait.as_millis());
+            taken.records.complete(&place, 0..0, Some(&error));
         }
-        Err(error) => records.complete(&place, 0..0, Some(&error)),
+        Ok(Some(AppendResult { first, count, error })) => {
+            taken.records.complete(&place, first..first + count as i64, error.as_ref());
+        }
+        Err(error) => taken.records.complete(&place, 0..0, Some(&error)),
     }
+    None
 }
 
 /// The topic as it is now; a deleted one is created again.
@@ -91,14 +131,15 @@ fn refresh_topic(
 }
 
 impl OpenWriters {
+    /// Appends records; `None` if another process holds the lock for longer than `wait`.
     fn append(
         &mut self,
         dir: &LogDir,
-        slot: usize,
         topic: &LocalTopic,
-        partition: i32,
-        frames: &mut [u8],
-    ) -> Result<AppendResult> {
+        taken: &mut TakenRecords,
+        wait: Duration,
+    ) -> Result<Option<AppendResult>> {
+        let (slot, partition) = (taken.slot, taken.partition);
         topic.check_partition(partition)?;
         let folder = dir.partition(&topic.name, partition);
         if self.open.get(&(slot, partition)).is_some_and(|open| open.writer.is_gone()) {
@@ -107,15 +148,18 @@ impl OpenWriters {
         }
         let open = self.open(slot, partition, folder)?;
         let key = txn_log::partition_lock_key(&topic.name, partition);
-        let held = txn_log::acquire(dir, &open.lock, &key, topic.config.lock_wait)?;
+        let Some(held) = txn_log::acquire_within(dir, &open.lock, &key, wait)? else {
+            return Ok(None);
+        };
         let refreshed = open.writer.refresh(&topic.config);
+        let frames = &mut taken.records.frames;
         let result = refreshed.map(|()| open.writer.append(frames, &topic.config));
         drop(held);
         if result.as_ref().map_or(true, |result| result.error.is_some()) {
             // The next append begins from what the files say.
             self.open.remove(&(slot, partition));
         }
-        result
+        result.map(Some)
     }
 
     fn open(&mut self, slot: usize, partition: i32, folder: PathBuf) -> Result<&mut OpenWriter> {

@@ -101,12 +101,9 @@ fn damage_is_reported_and_skipped() {
     std::fs::write(&path, bytes).unwrap();
     let mut member = TestMember::join(&*log, &GroupSettings::for_tests("g", &["t"]));
     member.read(99);
-    until("a report", || {
-        member.step(MOMENT);
-        !member.errors.is_empty()
-    });
-    assert_eq!((member.errors.len(), member.errors[0].kind), (1, ErrorKind::Corrupt));
-    assert!(member.errors[0].message.contains(path.to_str().unwrap()), "{}", member.errors[0]);
+    let lost = &member.lost[0];
+    assert_eq!((member.lost.len(), lost.until - lost.from), (1, 1));
+    assert!(lost.why.contains(path.to_str().unwrap()), "{lost:?}");
 }
 
 #[test]

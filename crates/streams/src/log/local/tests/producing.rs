@@ -79,6 +79,34 @@ fn a_long_wait_for_another_writer_is_an_error() {
 }
 
 #[test]
+fn a_partition_that_is_held_does_not_stop_others() {
+    let place = TempLog::new();
+    let log = place.open(&|_| {});
+    log.admin().unwrap().create(&new_topic("t", 2, &[])).unwrap();
+    let producer = log.producer().unwrap();
+    let stop = held(&place);
+    let held_back = Arc::new(Receipt::new(20));
+    let send_held = |number: usize| {
+        let value = number.to_string();
+        let record = NewRecord { partition: Some(0), ..record("t", value.as_bytes()) };
+        producer.send(&record, Some((&held_back, number))).unwrap();
+    };
+    for round in 0..10 {
+        // The first is tried, the others gather behind it.
+        send_held(2 * round);
+        let other = NewRecord { partition: Some(1), ..record("t", b"v") };
+        assert_eq!(send(&*producer, &other).unwrap().offset, round as i64);
+        send_held(2 * round + 1);
+    }
+    assert!(!held_back.is_done());
+    until("the others are written", || producer.buffered() == 20);
+    drop(stop);
+    assert!(held_back.wait(PATIENCE) && held_back.failed() == 0);
+    let sent: Vec<_> = (0..20).map(|number| number.to_string()).collect();
+    assert_eq!(read(&*log, "t", 0, Position::Earliest, 20), sent);
+}
+
+#[test]
 fn sent_records_are_written_after_the_producer_is_dropped() {
     let place = TempLog::new();
     let log = place.open(&|_| {});

@@ -84,11 +84,15 @@ impl DamagedPartition {
         let place = Arc::new(LogDir::open(&settings).unwrap());
         let mut cursor =
             PartitionCursor::open(&place, &partition("t", 0), Position::Earliest).unwrap();
-        let mut values = Vec::new();
-        while let Some(chunk) = cursor.fetch(LIMITS).unwrap() {
+        let (mut values, mut errors) = (Vec::new(), Vec::new());
+        loop {
+            let chunk = cursor.fetch(LIMITS).unwrap();
+            let lost = cursor.take_lost();
+            errors.extend(lost.map(|lost| LogError::new(ErrorKind::Corrupt, lost.why)));
+            errors.append(&mut cursor.damage);
+            let Some(chunk) = chunk else { return (values, errors) };
             values.extend(texts(&chunk));
         }
-        (values, cursor.damage)
     }
 
     /// Writes one more record, which is served after the others.

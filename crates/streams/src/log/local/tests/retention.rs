@@ -7,6 +7,7 @@ use super::*;
 use crate::log::conformance::fixture::*;
 use crate::log::local::segment;
 use crate::log::{ErrorKind, Limits, PartitionOffsets};
+use crate::settings::DeclaredTopic;
 
 fn state(log: &dyn RecordLog) -> PartitionOffsets {
     log.admin().unwrap().topic("t").unwrap().unwrap().partitions[0].clone()
@@ -138,7 +139,10 @@ fn a_topic_is_created_again_with_as_many_partitions() {
 #[test]
 fn the_first_record_creates_a_topic_as_declared() {
     let place = TempLog::new();
-    let log = place.open(&|settings| settings.topics = [("wide".to_owned(), 7)].into());
+    let log = place.open(&|settings| {
+        let wide = DeclaredTopic { partitions: Some(7), ..Default::default() };
+        settings.topics = [("wide".to_owned(), wide)].into();
+    });
     let producer = log.producer().unwrap();
     for (topic, count) in [("wide", 7), ("other", 4)] {
         send(&*producer, &record(topic, b"x")).unwrap();
