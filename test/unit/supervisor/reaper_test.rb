@@ -60,11 +60,17 @@ class ReaperTest < Minitest::Test
 
   def reaper(forkers) = Chaton::Supervisor::Reaper.new(@worker_set, forkers, Others.new, Others.new)
 
+  # A process can be waited for when its last thread has ended, which may be later than its first.
+  #
   # @return [Array<Integer>] processes that have ended and are not reaped
   def dead_processes(count)
     pids = Array.new(count) { fork { exit!(7) } }
-    Timeout.timeout(10) { Thread.pass until pids.all? { |pid| File.read("/proc/#{pid}/stat").include?(") Z ") } }
+    Timeout.timeout(10) { Thread.pass until pids.all? { |pid| dead?(pid) } }
     pids
+  end
+
+  def dead?(pid)
+    Dir.children("/proc/#{pid}/task").one? && File.read("/proc/#{pid}/stat").include?(") Z ")
   end
 
   # @return [Array(Preloader, UNIXSocket)] one that is loaded, and its process's end of the socket

@@ -529,7 +529,7 @@ mod tests {
             at(&raw const gauges.spooled_bytes as usize),
         ];
         assert_eq!((LAYOUT.version, size_of::<WorkerGauges>()), (10, 256));
-        assert_eq!((size_of::<WorkCounters>(), size_of::<WorkNames>()), (77_952, 40_064));
+        assert_eq!((size_of::<WorkCounters>(), size_of::<WorkNames>()), (92_544, 40_064));
         assert_eq!(
             places,
             [

@@ -12,14 +12,13 @@ module Chaton
         # Longest wait for existing records. In Kafka the markers of transactions have offsets too, so a partition may
         # have fewer records than its end says.
         WAIT_S = 5.0
+        # Damaged places in a row that are told of; then the error is raised.
+        DAMAGE_MAX = 1_000
 
         # @return [Integer] the partition
         attr_reader :number
         # @return [Integer] the offset after the last record that was returned
         attr_reader :position
-
-        # Damaged places in a row that are told of; then the error is raised.
-        DAMAGE_MAX = 1_000
 
         # @param partition [Hash{String=>Integer}] number, start, end
         # @param from [Integer, String, Array] as a reader takes it
@@ -102,8 +101,9 @@ module Chaton
 
         def read(wait_s)
           damage = 0
+          open = reader
           begin
-            reader.next(BATCH, wait_s)
+            open.next(BATCH, wait_s)
           rescue LogCorrupt => e
             raise if (damage += 1) > DAMAGE_MAX
 
