@@ -9,9 +9,10 @@ module Chaton
       # @return [Integer]
       def size = @native.stats.fetch(self.class::COUNTED_AS)
 
-      # Sends all jobs to their queues.
+      # Sends all jobs to their queues. An entry that is no job stays where it is.
       #
       # @return [Integer] how many
+      # @raise [StoreRefused] when none could be moved
       def retry_all = move(&:retry)
 
       # Moves all jobs to the dead set.
@@ -24,15 +25,21 @@ module Chaton
       # From the front, since handled jobs leave the set. Jobs that come back meanwhile do not count.
       def move(&block)
         left = size
-        total = 0
-        while left.positive?
-          jobs = page(0, [PAGE, left].min)
-          moved = jobs.count(&block)
-          return total if moved.zero?
-
+        total = stay = 0
+        refusal = nil
+        while left.positive? && (jobs = page(stay, [PAGE, left].min)).any?
+          moved = jobs.count do |job|
+            block.call(job)
+          rescue StoreRefused => e
+            refusal = e
+            stay += 1
+            false
+          end
           total += moved
           left -= jobs.size
         end
+        raise refusal if refusal && total.zero?
+
         total
       end
     end

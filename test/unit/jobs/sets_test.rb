@@ -53,6 +53,18 @@ class SetsTest < Minitest::Test
     assert_equal 2500, Chaton::Jobs::ScheduledSet.new(Store.new(2500)).clear
   end
 
+  def test_entries_that_are_no_jobs_hold_up_no_others
+    store = Store.new(250)
+    store.entries.each_with_index { |entry, index| entry[2] = "no job" if (index % 125).zero? }
+    def store.requeue(place, entry)
+      entry[2] == "no job" ? raise(Chaton::StoreRefused, "it is no job") : remove(place, entry)
+    end
+    set = Chaton::Jobs::RetrySet.new(store)
+    assert_equal 248, set.retry_all
+    assert_equal ["no job", "no job"], store.entries.map(&:last)
+    assert_includes assert_raises(Chaton::StoreRefused) { set.retry_all }.message, "it is no job"
+  end
+
   def test_a_record
     record = Chaton::Jobs::RetrySet.new(Store.new(1)).first
     assert_equal ["0", "q", "A", [0]], [record.jid, record.queue, record.job_class, record.args]
