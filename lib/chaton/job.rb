@@ -139,7 +139,7 @@ module Chaton
       # @param more [Hash] `spread_interval:` (seconds): each is due at a random time within it
       # @return [Array<String>] jids of the stored jobs
       def perform_bulk(lists, at: nil, batch_size: Jobs::Client::BATCH_SIZE, **more)
-        Jobs.client.many(declared, lists, at: at, batch_size: batch_size, **more)
+        Jobs.client.many(declared, lists, at: at, batch_size: batch_size, **more).compact
       end
 
       # Runs the job at once in this thread, inside all middleware.

@@ -41,6 +41,15 @@ module ActiveJob
         def perform(*arguments) = super(@job_class.new(*arguments).serialize)
       end
 
+      # Pairs of class and queue whose declarations are kept: more than an application has, unless its queues' names
+      # are computed.
+      DECLARED_MAX = 4_096
+
+      def initialize
+        super
+        @declared = {}
+      end
+
       # Rails 7.2 calls this, and then waits for the end of transactions itself.
       def enqueue_after_transaction_commit? = true
 
@@ -62,8 +71,8 @@ module ActiveJob
         jobs.group_by { |job| [job.class, job.queue_name, job.scheduled_at.nil?] }.sum do |(_, _, now), group|
           times = group.map { |job| job.scheduled_at.to_f } unless now
           jids = Chaton::Jobs.client.many(declared(group.first), group.map { |job| [job.serialize] }, at: times)
-          group.zip(jids) { |job, jid| mark(job, jid) } if jids.size == group.size
-          jids.size
+          group.zip(jids) { |job, jid| mark(job, jid) if jid }
+          jids.count(&:itself)
         end
       end
 
@@ -72,8 +81,28 @@ module ActiveJob
       # ActiveJob enqueues a retry as a further job with the same job_id, while the failed one runs.
       def push(job, at)
         job_id, running = Thread.current[JobWrapper::RUNNING]
-        retry_of = running if job_id == job.job_id
-        job.provider_job_id = Chaton::Jobs.client.one(declared(job), [job.serialize], at, retry_of: retry_of)
+        return push_retry(job, at, running) if job_id == job.job_id
+
+        job.provider_job_id = enqueued(job) { Chaton::Jobs.client.one(declared(job), [job.serialize], at) }
+      end
+
+      # `retry_job` ignores an EnqueueError, and the job would be lost: so another error lets the running job fail.
+      def push_retry(job, at, running)
+        job.provider_job_id = Chaton::Jobs.client.one(declared(job), [job.serialize], at, retry_of: running)
+      end
+
+      # Tells ActiveJob in its own way that a job is not enqueued: since Rails 7 `perform_later` then returns false, and
+      # the job has the error.
+      def enqueued(job)
+        jid = yield
+        return jid if jid || !defined?(ActiveJob::EnqueueError)
+
+        raise ActiveJob::EnqueueError, "#{job.class} is not enqueued: client middleware stopped it, or it is unique " \
+                                       "(unique_for) and an equal job waits or runs"
+      rescue Chaton::StoreError => e
+        raise unless defined?(ActiveJob::EnqueueError)
+
+        raise ActiveJob::EnqueueError, "#{job.class} is not enqueued: #{e.message}"
       end
 
       def mark(job, jid)
@@ -81,12 +110,22 @@ module ActiveJob
         job.successfully_enqueued = true if job.respond_to?(:successfully_enqueued=)
       end
 
+      # Computed once for each class and queue. A class that was loaded again has another declaration.
       def declared(job)
         warn_of_priority(job) if job.priority && !@warned
+        key = [job.class.name, job.queue_name]
+        owner, known = @declared[key]
+        return known if owner.equal?(job.class)
+
+        @declared.clear if @declared.size >= DECLARED_MAX
+        declaration(job).tap { |made| @declared[key] = [job.class, made] }
+      end
+
+      def declaration(job)
         changes = { "queue" => job.queue_name.to_s, "wrapped" => job.class.name }
         changes["enqueue_after_commit"] = false if job.class.respond_to?(:enqueue_after_transaction_commit)
         changes = job.class.get_sidekiq_options.merge(changes) if job.class.respond_to?(:get_sidekiq_options)
-        JobWrapper.declared.with(changes)
+        Chaton::Jobs::Declaration.new(JobWrapper, JobWrapper.declared.options.merge(changes))
       end
 
       def warn_of_priority(job)

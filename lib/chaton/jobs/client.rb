@@ -65,7 +65,7 @@ module Chaton
       #
       # @param lists [Enumerable<Array>] the arguments of each
       # @param spread_interval [Numeric, nil] see {JobHash.times}
-      # @return [Array<String>] jids of those that were stored
+      # @return [Array<String, nil>] as {#one} for each
       # @private
       def many(declared, lists, at: nil, batch_size: BATCH_SIZE, spread_interval: nil)
         times = JobHash.times(at, spread_interval, lists)
@@ -184,9 +184,7 @@ module Chaton
       end
 
       def slice_of(declared, slice, due)
-        unless plain?(declared)
-          return submit(slice.map { |args| declared.item(args) }, Array(due), declared).compact
-        end
+        return submit(slice.map { |args| declared.item(args) }, Array(due), declared) unless plain?(declared)
 
         @native.push_args(declared.queue, declared.head, slice, due)
       end

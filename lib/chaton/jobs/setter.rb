@@ -44,7 +44,7 @@ module Chaton
 
       # @return [Array<String>] as of the class
       def perform_bulk(lists, at: @at, batch_size: Client::BATCH_SIZE, **more)
-        Jobs.client.many(declared, lists, at: at, batch_size: batch_size, **more)
+        Jobs.client.many(declared, lists, at: at, batch_size: batch_size, **more).compact
       end
 
       # @return [true, nil] as of the class
