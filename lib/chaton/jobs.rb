@@ -17,6 +17,7 @@ module Chaton
     autoload :Client, "chaton/jobs/client"
     autoload :Clock, "chaton/jobs/clock"
     autoload :CronEntry, "chaton/jobs/cron_entry"
+    autoload :CronStatus, "chaton/jobs/cron_entry"
     autoload :DeadSet, "chaton/jobs/job_set"
     autoload :Declaration, "chaton/jobs/declaration"
     autoload :ErrorReport, "chaton/jobs/error_report"
@@ -45,6 +46,10 @@ module Chaton
 
     extend ProcessClient
 
+    # What a configuration without jobs lacks.
+    EXAMPLE = "jobs { store \"sqlite://storage/jobs.db\" }"
+    private_constant :EXAMPLE
+
     @setup = Setup.new
     @stopping = false
 
@@ -64,6 +69,18 @@ module Chaton
       def configure
         yield setup if block_given?
         setup
+      end
+
+      # The entries of `cron` in the configuration, with their last and next ticks.
+      #
+      # @example
+      #   Chaton::Jobs.cron.each { |entry| puts "#{entry.name}: last #{entry.last_at}, next #{entry.next_at}" }
+      # @return [Array<CronStatus>] in the order of the configuration
+      # @raise [ConfigError] when no jobs are configured
+      # @raise [StoreError]
+      def cron
+        settings = configured(:jobs, EXAMPLE)
+        CronEntry.all(settings, client.native)
       end
 
       # Sets the plan, for a process that has read its configuration.
@@ -105,7 +122,7 @@ module Chaton
       private
 
       def make_client
-        settings = configured(:jobs, "jobs { store \"sqlite://storage/jobs.db\" }").store_settings
+        settings = configured(:jobs, EXAMPLE).store_settings
         return run_at_once if @plan.development? && !NativeLibrary.new.system?
 
         Client.for(settings, forks: @forking_pid == ::Process.pid)

@@ -87,7 +87,7 @@ class JobsEngineTest < Minitest::Test
       "store.format" => { store: { **store_settings, format: 5 } } }.each do |path, change|
       assert_includes refused(ArgumentError, **change), "settings: jobs.#{path}: "
     end
-    crons = [["c", "61 * * * *", "UTC", "q", "{"]]
+    crons = [["c", "61 * * * *", "UTC", "q", "{", nil, nil]]
     assert_match(/cron "c"/, assert_raises(ArgumentError) { start(crons: crons) }.message)
     refused(IndexError, slot: 2)
   end

@@ -107,6 +107,7 @@ pub struct Scrape {
     /// By [`Role`].
     gvl_wait: [TimeTotals; Role::ALL.len()],
     jobs_fenced: u64,
+    jobs_put_back: u64,
     pub(crate) jobs: BTreeMap<(String, String), ClassTotals>,
     /// By topic and group.
     pub(crate) topics: BTreeMap<(String, String), TopicTotals>,
@@ -148,6 +149,7 @@ impl Scrape {
             let waits = counters.gvl_wait.iter().zip(&mut scrape.gvl_wait);
             waits.for_each(|(histogram, totals)| histogram.sum_into(totals));
             scrape.jobs_fenced += counters.jobs_fenced.load(Relaxed);
+            scrape.jobs_put_back += counters.jobs_put_back.load(Relaxed);
         }
         scrape.spans = [("sent", sent), ("dropped", dropped)];
         scrape.add_jobs(scoreboard);

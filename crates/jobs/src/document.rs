@@ -12,7 +12,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-pub use extra::Extra;
+pub use extra::{Extra, FORMAT};
 pub use fields::Fields;
 pub use stamp::{enqueued_at, stamp, stamped};
 
@@ -167,6 +167,19 @@ impl Document {
     /// The member `chaton`.
     pub fn extra(&self) -> Option<&Extra> {
         self.extra.as_deref()
+    }
+
+    /// Whether a later version wrote it, in a format that this one does not read.
+    pub fn is_newer(&self) -> bool {
+        self.extra().is_some_and(Extra::is_newer)
+    }
+
+    /// The document with these counts of engines; all else in it is kept as it is.
+    pub fn counted(&self, extra: &Extra) -> Result<Fields<'_>, serde_json::Error> {
+        let mut fields = Fields::parse(&self.payload)?;
+        let counted = extra.counted_in(fields.get("chaton"))?;
+        fields.set("chaton", counted);
+        Ok(fields)
     }
 
     fn text<'a>(&'a self, span: &'a Span) -> &'a str {

@@ -9,6 +9,7 @@
 
 mod admission;
 mod config;
+mod cron_ticks;
 mod fetcher;
 mod job;
 mod job_log;
@@ -17,6 +18,7 @@ mod maintenance;
 mod neighbours;
 mod orphans;
 mod owner_identity;
+mod put_back;
 mod queue_order;
 mod reconcile;
 mod report;

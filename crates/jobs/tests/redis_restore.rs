@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chaton_core::engine::{Engine as _, Feed};
-use chaton_jobs::cron::Cron;
+use chaton_jobs::cron::{Cron, CronRecord};
 use chaton_jobs::engine::{Config, Engine, Job};
 use chaton_jobs::outcome::Outcome;
-use chaton_jobs::store::{open, ClaimedJob, JobLocation, Store, StoreOptions};
+use chaton_jobs::store::{open, ClaimedJob, JobLocation, NewJob, Store, StoreOptions};
 use parking_lot::Mutex;
 use redis_server::{push, TestRedis};
 
@@ -170,10 +170,11 @@ fn a_cron_tick_that_was_missed_runs_once_after_boot() {
     let schedule = format!("{minute} {hour} * * *");
     let cron = || vec![Cron::new("daily", &schedule, "UTC", "q", head).unwrap()];
     let (new, feed) = start_with(server.options(), cron());
-    wait_for(&feed, "the entry", || !store.load("chaton:cron:daily").unwrap().is_empty());
+    wait_for(&feed, "the entry", || !store.load("chaton:cron:").unwrap().is_empty());
     new.stop();
     assert_eq!(feed.begun.lock().len(), 0, "a new entry begins now");
-    store.save("chaton:cron:daily", &[("since", b"0")], WAIT).unwrap();
+    let record = serde_json::to_vec(&CronRecord::new(&cron()[0], 0.0, 0)).unwrap();
+    store.save("chaton:cron:", &[("daily", &record)], WAIT).unwrap();
     let (first, feed) = start_with(server.options(), cron());
     wait_for(&feed, "the missed tick", || feed.begun.lock().len() == 1);
     first.stop();
@@ -184,6 +185,29 @@ fn a_cron_tick_that_was_missed_runs_once_after_boot() {
     wait_for(&feed, "a later job", || feed.begun("last") == 1);
     second.stop();
     assert_eq!(feed.begun.lock().len(), 1);
+}
+
+#[test]
+fn ticks_of_a_clock_that_was_ahead_are_forgotten() {
+    let server = TestRedis::plain();
+    let mut store = server.store();
+    let head = r#"{"class":"A","args":[],"queue":"q""#;
+    let cron = Cron::new("tick", "* * * * * *", "UTC", "q", head).unwrap();
+    let (record, now_s) = (CronRecord::new(&cron, 0.0, 0), chaton_core::clock::wall_s());
+    let hour = Duration::from_secs(3600);
+    for ahead in 0..3600 {
+        let key = record.tick_key("", "tick", now_s + f64::from(ahead));
+        let job = NewJob { queue: "ahead", payload: b"{}", at: None, lock: None, bid: None };
+        assert!(store.push_once(&key, hour, &job).unwrap());
+    }
+    let (record, last) = (serde_json::to_vec(&record).unwrap(), format!("{:.0}", now_s + 3599.0));
+    let fields: [(&str, &[u8]); 2] = [("tick", &record), ("tick last", last.as_bytes())];
+    store.save("chaton:cron:", &fields, hour).unwrap();
+    let (engine, feed) = start_with(server.options(), vec![cron]);
+    wait_for(&feed, "two ticks", || feed.begun.lock().len() >= 2);
+    engine.stop();
+    let lines = feed.lines.lock();
+    assert_eq!(lines.iter().filter(|line| line.contains("the clock was ahead")).count(), 1);
 }
 
 #[test]

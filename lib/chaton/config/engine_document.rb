@@ -88,8 +88,8 @@ module Chaton
       def jobs
         info = %i[debug info].include?(@plan.log_level)
         log = { per_s: @plan.jobs.log_jobs_per_s, info: info }
-        { store: @plan.jobs.store_settings, log: log, tag: @plan.tag, version: VERSION,
-          **OF_JOBS.to_h { |name| [name, @plan.jobs[name]] } }
+        { store: @plan.jobs.store_settings, log: log, tag: @plan.tag, application: @plan.jobs.application,
+          version: VERSION, **OF_JOBS.to_h { |name| [name, @plan.jobs[name]] } }
       end
 
       def streams

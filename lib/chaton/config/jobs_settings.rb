@@ -11,7 +11,7 @@ module Chaton
     JobsSettings = Struct.new(
       :store_settings, :queues, :mode, :load, :crons, :threads, :shutdown_timeout_s, :retries_max, :labels, :format,
       :prefetch_s, :prefetch_max, :ack_delay_s, :beat_s, :limit_retry_s, :catch_up_s,
-      :claim_turn_s, :log_jobs_per_s, :sidekiq_file, :store_given, keyword_init: true
+      :claim_turn_s, :log_jobs_per_s, :sidekiq_file, :store_given, :application, keyword_init: true
     ) do
       # @return [String] the store's address
       def store = store_settings.fetch(:url)
@@ -80,7 +80,8 @@ module Chaton
           crons: Array(@value.call(:cron)).freeze,
           threads: @value.call(:jobs_threads), shutdown_timeout_s: @value.call(:jobs_shutdown_timeout_s),
           labels: Array(@value.call(:labels)).flatten.freeze, format: store.fetch(:format),
-          sidekiq_file: @sidekiq_file, store_given: @store_given, **PLAIN.to_h { |name| [name, @value.call(name)] }
+          sidekiq_file: @sidekiq_file, store_given: @store_given, application: @value.call(:tag).to_s.freeze,
+          **PLAIN.to_h { |name| [name, @value.call(name)] }
         ).freeze
       end
 

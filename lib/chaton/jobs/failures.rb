@@ -17,6 +17,10 @@ module Chaton
       AGAIN_S = 15.0
       # What Rails.error is told about where an error comes from.
       SOURCE = "job.chaton"
+      # Seconds between two lines of the log about jobs of an unknown class.
+      UNKNOWN_LOG_S = 60
+      # Unknown classes that are remembered for it; with more, lines may come more often.
+      UNKNOWN_MAX = 1_000
       # What `retry_in` may return instead of a time.
       VERDICTS = %i[kill discard].freeze
 
@@ -26,6 +30,8 @@ module Chaton
         @setup = setup
         @retries_max = retries_max
         @format = format
+        @unknown_at = {}
+        @lock = Mutex.new
       end
 
       # Gives a failed job its outcome.
@@ -46,7 +52,35 @@ module Chaton
         try_again(job, item, error, hooks)
       end
 
+      # Puts a job back whose class this release does not have, uncounted, also with `retry: false`: in a rolling
+      # deploy, or after one was taken back, another release has it. After a day such a job is dead.
+      #
+      # @param error [UnknownClass]
+      def handle_unknown(job, error)
+        return warn_of_unknown(job, error) if job.put_back
+
+        item = JSON.parse(job.payload, max_nesting: false)
+        report(job, item, error, 0.0)
+        write_error(item, error, job.queue)
+        make_dead(job, item, error, hooks_of(item, nil))
+      end
+
       private
+
+      def warn_of_unknown(job, error)
+        name = error.name.to_s
+        now = ::Process.clock_gettime(::Process::CLOCK_MONOTONIC)
+        @lock.synchronize do
+          last = @unknown_at[name]
+          return if last && now - last < UNKNOWN_LOG_S
+
+          @unknown_at.clear if @unknown_at.size >= UNKNOWN_MAX
+          @unknown_at[name] = now
+        end
+        @log.warn("a job of a class that is not known here is put back, for a day at most: a release that has the " \
+                  "class runs it; if there is none, load its file (jobs { load \"app/jobs\" }), or delete its jobs",
+                  class: name, jid: job.jid, queue: job.queue)
+      end
 
       def try_again(job, item, error, hooks)
         write_error(item, error, job.queue)
@@ -70,6 +104,7 @@ module Chaton
           item["failed_at"] = Clock.stamp(@format)
           item["retry_count"] = 0
         end
+        item["chaton"].delete("unknown_since") if item["chaton"].is_a?(Hash)
         lines = ErrorReport.backtrace(error, item["backtrace"])
         item["error_backtrace"] = lines if lines
       end

@@ -45,12 +45,19 @@ module Chaton
         job_class = @classes[job.class_name] ||= JobClass.new(job.class_name)
         instance = job_class.instance(job)
         @log.debug("job started", **facts(job)) if @debug
+        names = job_class.lost_options(job) and warn_of_lost(names, job)
         unlock(job) if job_class.unlocks_first?
         job.bid ? perform_in_batch(job, instance) : perform(job, instance)
         # An interrupted iteration has requeued itself.
         job.ack if job.open?
       rescue Exception => e # rubocop:disable Lint/RescueException -- `exit` in a job must not end the worker
         fail_work(job, e, instance, started_s)
+      end
+
+      def warn_of_lost(names, job)
+        @log.warn("options of the class have no effect on this job: the sidekiq gem enqueued it in a process that " \
+                  "does not run in Chaton, or with a version that Chaton does not know; said once",
+                  class: job.class_name, options: names.join(","), jid: job.jid)
       end
 
       # The engine releases such a lock too, but only while the job runs already. A change made in between would be
@@ -81,7 +88,8 @@ module Chaton
         Thread.current[PARENT] = nil
       end
 
-      # Runs client middleware on a due job or retry and pushes it, as Sidekiq does.
+      # Runs client middleware on a due job or retry and pushes it, as Sidekiq does. One that could not be pushed is in
+      # its set again.
       def push_due(job)
         item = JSON.parse(job.payload, max_nesting: false)
         stored = Jobs.client.push_due(item)
@@ -92,8 +100,12 @@ module Chaton
         job.reschedule(Clock.now_s + Failures::AGAIN_S) if job.open?
       end
 
+      # A class that this release does not know is no failure of the job: another release may know it.
       def handle_failure(job, error, instance, seconds)
-        @failures.handle(job, error, instance, seconds) if job.open?
+        return unless job.open?
+        return @failures.handle_unknown(job, error) if instance.nil? && error.is_a?(UnknownClass)
+
+        @failures.handle(job, error, instance, seconds)
       end
 
       # Not at once: it would fail again.

@@ -23,6 +23,8 @@ module Chaton
 
       # @raise [NameError] when there is no such class
       def initialize(name)
+        # Names of ActiveJobs that exist.
+        @wrapped = {} if WRAPPERS.include?(name)
         @klass = self.class.constant(name)
         @ours = @klass.include?(Job)
         @active_job = JobClass.active_job?(@klass)
@@ -31,14 +33,26 @@ module Chaton
         # Iterable jobs of the sidekiq gem ask their context whether to stop.
         @context = !@ours && @klass.method_defined?(:_context=)
         options = @klass.respond_to?(:get_sidekiq_options) ? @klass.get_sidekiq_options : {}
+        @lost = options.keys & Options::EXTRA unless @ours
         @unlocks_first = !options["unique_for"].nil? && options["unique_until"].to_s == "start"
       end
 
       # @return [Boolean] whether a job's lock is released before the job begins
       def unlocks_first? = @unlocks_first
 
+      # @return [Array<String>, nil] once: options of the class that were not applied to this job, because the sidekiq
+      #   gem pushed it in a process without Chaton
+      def lost_options(job)
+        return if @lost.nil? || @lost.empty? || job.payload.include?("\"chaton\":")
+
+        @lost.tap { @lost = nil }
+      end
+
       # Makes an object for one job.
+      #
+      # @raise [UnknownClass] when it wraps an ActiveJob whose class does not exist
       def instance(job)
+        find_wrapped(job) if @wrapped
         instance = @active_job ? named : @klass.new
         if @ours || @active_job
           instance.native_job = job
@@ -84,6 +98,16 @@ module Chaton
       private_class_method :wrapper
 
       private
+
+      # Looked up in the way of ActiveJob, which would raise a NameError from within the job.
+      def find_wrapped(job)
+        data = job.args.first
+        name = data["job_class"] if data.is_a?(Hash)
+        return if name.nil? || @wrapped.key?(name)
+        raise UnknownClass, name unless name.safe_constantize
+
+        @wrapped[name] = true
+      end
 
       def named
         require "active_job/queue_adapters/chaton_adapter"

@@ -37,11 +37,11 @@ module Chaton
 
         # The cron jobs as the engine takes them.
         #
-        # @return [Array<Array(String, String, String, String, String)>] name, expression, zone, queue and head
+        # @return [Array<Array>] name, expression, zone, and what {CronEntry.template} returns
         def crons(plan)
           plan.jobs.crons.map do |line|
-            queue, head = CronEntry.head(line.class_name, args: line.args, queue: line.queue)
-            [line.name, line.expression, line.zone, queue, head]
+            template = CronEntry.template(line.class_name, args: line.args, queue: line.queue)
+            [line.name, line.expression, line.zone, *template]
           end
         end
 

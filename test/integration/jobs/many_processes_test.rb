@@ -14,6 +14,33 @@ class JobsManyProcessesTest < Minitest::Test
       def perform(*) = Recorder.note(Time.now.to_i / 2)
     end
   RUBY
+  # A unique job that takes longer than its ticks are apart, and one that middleware marks.
+  LONG = <<~RUBY
+    class Long
+      include Chaton::Job
+      options unique_for: 600, limit: { concurrency: 1 }
+      LOCK = "SCRATCH/long"
+      def perform
+        File.open(LOCK, File::CREAT | File::RDWR) do |file|
+          Recorder.note("two-at-once") unless file.flock(File::LOCK_EX | File::LOCK_NB)
+          Recorder.note("begin")
+          sleep 2.5
+        end
+        Recorder.note("end")
+      end
+    end
+    class Marked
+      include Chaton::Job
+      def perform(_, mark = nil) = Recorder.note("marked-\#{mark}")
+    end
+    class Mark
+      def call(_, item, *)
+        item["args"] << "middleware" if item["class"] == "Marked" && item["args"].size == 1
+        yield
+      end
+    end
+    Chaton::Jobs.configure { |config| config.client_middleware { |chain| chain.add Mark } }
+  RUBY
   SERVERS = { sqlite: 2, redis: 4 }.freeze
 
   def time_limit_s = 90
@@ -46,6 +73,23 @@ class JobsManyProcessesTest < Minitest::Test
     assert_equal (ticks.first..ticks.last).to_a, ticks
   end
 
+  # Each class of two servers has client middleware, so that its ticks go through Ruby.
+  each_store def test_ticks_have_the_options_of_their_class_and_pass_client_middleware
+    lines = ["cron \"long\", \"* * * * * *\", \"Long\"", "cron \"marked\", \"* * * * * *\", \"Marked\", args: [1]"]
+    servers = boot_all(LONG.sub("SCRATCH", scratch), section: lines.join("\n"))
+    servers.first.eventually("two long jobs have ended") { ids(servers).count("end") >= 2 }
+    servers.first.eventually("a marked job ran") { ids(servers).include?("marked-middleware") }
+    console = console(servers.first)
+    entries = console.run("Chaton::Jobs.cron.map { |one| [one.to_h, one.last_at.to_i, one.next_at.to_i] }")
+    assert_equal [%w[long Long], %w[marked Marked]], entries.map { |one, *| one.values_at("name", "class_name") }
+    entries.each { |_, last, following| assert_operator last, :<, following }
+    servers.each { |server| assert_equal 0, server.stop }
+    long = ids(servers).grep_v(/marked/)
+    assert_operator long.count("begin"), :>=, 2
+    refute_includes ids(servers), "two-at-once"
+    refute_includes ids(servers), "marked-"
+  end
+
   each_store def test_two_workers_of_one_server_wake_each_other
     server = boot_jobs(JOBS, workers: "jobs: 2", threads: "1..1")
     console = console(server)
@@ -59,8 +103,8 @@ class JobsManyProcessesTest < Minitest::Test
 
   private
 
-  def boot_all(**options)
-    Array.new(SERVERS.fetch(kind)) { launch_jobs(JOBS, **options) }.each(&:ready)
+  def boot_all(jobs = JOBS, **options)
+    Array.new(SERVERS.fetch(kind)) { launch_jobs(jobs, **options) }.each(&:ready)
   end
 
   def ids(servers) = servers.flat_map { |server| server.record.ids }

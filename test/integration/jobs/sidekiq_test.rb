@@ -57,6 +57,49 @@ class JobsBesideSidekiqTest < Minitest::Test
     assert_equal [1], server.record.tally.values.uniq
   end
 
+  # A class of the gem with options that only Chaton knows, and an application that enqueues it.
+  ONCE = <<~RUBY
+    require "sidekiq"
+    class Once
+      include Sidekiq::Worker
+      sidekiq_options unique_for: 60, limit: { concurrency: 1 }, expires_in: 60, deadline: 5
+      def perform(id)
+        Recorder.note(id, "began")
+        sleep 0.01 until File.exist?("go")
+        Recorder.note(id)
+      end
+    end
+  RUBY
+  PUSH = <<~RUBY
+    run lambda { |env|
+      args = Array.new(3) { [env["QUERY_STRING"]] }
+      jids = [Once.perform_async(*args[0]), Once.perform_in(60, *args[0]),
+              *Sidekiq::Client.push_bulk("class" => Once, "args" => args)]
+      [200, {}, [jids.map { |jid| jid.class }.join(" ")]]
+    }
+  RUBY
+
+  def test_options_of_chaton_hold_for_classes_of_the_gem
+    server = boot_jobs(ONCE, rackup: PUSH, workers: "web: 1, jobs: 1", env: { "REDIS_URL" => redis.url })
+    assert_equal "String NilClass NilClass NilClass NilClass", server.get("/push?1").body
+    server.eventually("it runs") { server.record.count("began") == 1 }
+    assert_equal "String NilClass NilClass NilClass NilClass", server.get("/push?2").body
+    console = console(server)
+    server.eventually("the limit holds the other one up") { documents(console, "scheduled").size == 1 }
+    assert_equal 1, server.record.count("began")
+    extra = documents(console, "scheduled").first.fetch("chaton")
+    assert_equal %w[deadline expires_at limits lock until], extra.keys.sort
+    refute documents(console, "scheduled").first.key?("unique_for")
+    server.write("go", "")
+    server.eventually("both ran") { server.record.count == 2 }
+    refute_includes server.log, "no effect"
+    plain = console(server, env: env, requires: %w[sidekiq ./app/jobs/jobs])
+    plain.run("2.times { Once.perform_async(3) }")
+    server.eventually("both ran, since another process pushed them") { server.record.count == 4 }
+    assert_equal 1, server.log.scan(/options of the class have no effect.*class=Once.*options=unique_for/).size
+    assert_equal 0, server.stop
+  end
+
   def test_both_share_a_queue_without_losing_jobs
     server = boot_ours
     peer = start_sidekiq(server)

@@ -11,6 +11,7 @@ class ActiveJobTest < JobsUnitCase
   BEGINNING = <<~RUBY
     require "active_support"
     require "chaton"
+    require "stringio"
     require "active_job"
     require "chaton/telemetry/log"
     require "chaton/jobs/handler"
@@ -22,7 +23,8 @@ class ActiveJobTest < JobsUnitCase
       queue_as :mail
       def perform(text, to: "all", kind: :plain) = print([text, to, kind, provider_job_id].inspect)
     end
-    HANDLER = Chaton::Jobs::Handler.new(log: Chaton::Telemetry::Log.new)
+    LOG = StringIO.new
+    HANDLER = Chaton::Jobs::Handler.new(log: Chaton::Telemetry::Log.new(io: LOG))
     def run(item)
       job = FakeJob.new(item)
       HANDLER.call(job)
@@ -55,6 +57,75 @@ class ActiveJobTest < JobsUnitCase
       print [[later, count], STORE.rows.map { |row| row.at&.class }, jobs.map(&:provider_job_id).compact.size].inspect
     RUBY
     assert_equal "[[true, 3], [nil, nil, Float], 3]", seen
+  end
+
+  def test_a_refused_job_of_many_is_the_only_one_without_jid
+    assert_equal "[2, [true, false, true], [true, nil, true]]", printed(<<~RUBY)
+      require "chaton/sidekiq"
+      class Once < Send
+        attr_accessor :successfully_enqueued
+        sidekiq_options unique_for: 60
+      end
+      jobs = %w[a a b].map { |text| Once.new(text) }
+      count = ActiveJob::Base.queue_adapter.enqueue_all(jobs)
+      known = STORE.rows.map { |row| row.item["jid"] }
+      print [count, jobs.map { |job| known.include?(job.provider_job_id) }, jobs.map(&:successfully_enqueued)].inspect
+    RUBY
+  end
+
+  # Rails has this error since version 7, and rescues it in `enqueue`.
+  def test_since_rails_7_a_job_that_is_not_enqueued_is_told_by_rails_own_error
+    assert_equal "nil|Once is not enqueued|the store is away|Chaton::StoreUnavailable", printed(<<~RUBY)
+      require "chaton/sidekiq"
+      class Once < Send
+        sidekiq_options unique_for: 60
+      end
+      Once.perform_later("a")
+      print Once.perform_later("a").provider_job_id.inspect, "|"
+      ActiveJob::EnqueueError = Class.new(StandardError)
+      begin
+        Once.perform_later("a")
+      rescue ActiveJob::EnqueueError => e
+        print e.message[/.*enqueued/], "|"
+      end
+      def STORE.push_args(*) = raise(Chaton::StoreUnavailable, "the store is away")
+      begin
+        Send.perform_later("a")
+      rescue ActiveJob::EnqueueError => e
+        print e.message[/the store.*/], "|"
+      end
+      # A retry must fail its job, which Rails would not do.
+      Thread.current[ActiveJob::QueueAdapters::ChatonAdapter::JobWrapper::RUNNING] = ["id", "jid"]
+      job = Send.new("a")
+      job.job_id = "id"
+      begin
+        job.enqueue
+      rescue StandardError => e
+        print e.class
+      end
+    RUBY
+  end
+
+  def test_each_class_and_queue_has_its_declaration
+    assert_equal "[true, false, false, [\"q99\", 100], true, [\"mail\", 3]]", printed(<<~RUBY)
+      adapter = ActiveJob::Base.queue_adapter
+      declared = ->(job) { adapter.send(:declared, job) }
+      first = declared.call(Send.new)
+      other = Class.new(Send) { def self.name = "Other" }
+      print [first.equal?(declared.call(Send.new)), first.equal?(declared.call(Send.new.tap { |job| job.queue_name = "q" })),
+             first.equal?(declared.call(other.new)),
+             100.times { |n| Send.set(queue: "q\#{n}").perform_later("a") }.then { [STORE.rows.last.queue, STORE.rows.size] },
+             declared.call(Send.new.tap { |job| job.queue_name = "q3" })
+               .equal?(declared.call(Send.new.tap { |job| job.queue_name = "q3" })),
+             begin
+               # Loaded again, with other options.
+               again = Class.new(Send) do
+                 def self.name = "Other"
+                 def self.get_sidekiq_options = { "retry" => 3 }
+               end
+               declared.call(again.new).then { |made| [made.queue, made.options["retry"]] }
+             end].inspect
+    RUBY
   end
 
   def test_options_of_sidekiq_without_the_gem
@@ -101,6 +172,17 @@ class ActiveJobTest < JobsUnitCase
         print defined?(Sidekiq).inspect
       RUBY
     end
+  end
+
+  def test_a_job_of_an_active_job_that_is_not_there_is_put_back
+    assert_equal "[[:put_back]][[:put_back]]1", printed(<<~RUBY)
+      data = Send.new("x").serialize.merge("job_class" => "Sends::Later")
+      %w[Sidekiq::ActiveJob::Wrapper ActiveJob::QueueAdapters::ChatonAdapter::JobWrapper].each do |wrapper|
+        run("class" => wrapper, "wrapped" => "Sends::Later", "queue" => "mail", "jid" => "j", "retry" => false,
+            "args" => [data])
+      end
+      print LOG.string.scan("class=Sends::Later").size
+    RUBY
   end
 
   def test_retry_blocks_of_the_wrapped_class_apply
@@ -168,7 +250,7 @@ class ActiveJobTest < JobsUnitCase
           print "ran \#{what}"
         end
       end
-      queue, head = Chaton::Jobs::CronEntry.head("Shy", args: ["now"])
+      queue, head = Chaton::Jobs::CronEntry.template("Shy", args: ["now"])
       item = JSON.parse("\#{head},\\"jid\\":\\"j\\"}")
       print [queue, item["args"]].inspect
       run(item)

@@ -79,9 +79,6 @@ class FailuresTest < JobsUnitCase
     one = FakeJob.new({ "class" => Quiet.name, "args" => [], "jid" => "j", "queue" => "q" })
     handler.call(one)
     assert_equal :discard, one.outcome
-    one = FakeJob.new({ "class" => "Nowhere", "args" => [], "jid" => "j", "queue" => "q" })
-    handler.call(one)
-    assert_equal :discard, one.outcome, "no class, no word of retries"
   end
 
   def test_retry_for_replaces_the_number_of_retries

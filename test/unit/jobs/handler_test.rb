@@ -86,9 +86,28 @@ class HandlerTest < JobsUnitCase
       assert_equal :retry, run_job(Bad, how).outcome, how
     end
     assert_equal :retry, run_job(Bad, "leave", "too", "many").outcome, "wrong number of arguments"
-    assert_equal :retry, run_job("Nowhere::AtAll").outcome
-    assert_includes logged, "there is no class Nowhere::AtAll; load its file"
-    assert_includes run_job("JobTest::String").written["error_message"], "JobTest::String", "no String from outside"
+  end
+
+  def test_a_job_of_an_unknown_class_is_put_back_and_dead_after_a_day
+    handler = handler()
+    reported = []
+    @config.error_handlers << ->(error, _) { reported << error.class }
+    outcomes = [true, false, 3].map { |retries| job("Nowhere::AtAll", retry: retries).tap { |one| handler.call(one) } }
+    assert_equal [[:put_back]] * 3, outcomes.flat_map(&:outcomes)
+    assert_equal 1, logged.scan("class=Nowhere::AtAll").size, "once a minute"
+    assert_equal :put_back, run_job("JobTest::String").outcome, "no String from outside"
+    assert_empty reported
+    document = { "class" => "Nowhere::AtAll", "args" => [], "jid" => "j", "queue" => "q", "retry" => false,
+                 "chaton" => { "unknown_since" => 1.0, "lock" => "k" } }
+    handler.call(one = FakeJob.new(document, waited: true))
+    assert_equal :dead, one.outcome
+    assert_includes one.written["error_message"], "there is no class Nowhere::AtAll; load its file"
+    assert_equal({ "lock" => "k" }, one.written["chaton"], "by hand it may wait for a day again")
+    assert_equal [Chaton::Jobs::UnknownClass], reported
+  end
+
+  def test_a_missing_constant_within_a_job_is_a_failure
+    assert_equal :retry, run_job(Bad, "nothing_like_that").outcome
   end
 
   def test_the_job_of_a_killed_thread_gets_an_outcome

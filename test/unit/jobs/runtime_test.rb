@@ -11,7 +11,8 @@ class RuntimeTest < JobsUnitCase
 
   class Nightly
     include Chaton::Job
-    options queue: "night", retry: 2, unique_for: 60
+    options queue: "night", retry: 2, tags: ["n"], unique_for: 60, expires_in: 30, deadline: 9,
+            limit: { concurrency: 1, key: ->(number) { "night-#{number}" } }
   end
 
   def runtime = Chaton::Jobs::Runtime
@@ -60,7 +61,13 @@ class RuntimeTest < JobsUnitCase
              Line.new("m", "* * * * *", "NotHere", "Europe/Berlin", [], "low")]
     first, second = runtime.crons(plan(crons: lines))
     assert_equal ["n", "0 3 * * *", "UTC", "night"], first.first(4)
-    assert_equal [2, "night", Nightly.name, [1]], JSON.parse("#{first[4]}}").values_at(*%w[retry queue class args])
+    assert_equal({ "retry" => 2, "queue" => "night", "tags" => ["n"], "class" => Nightly.name, "args" => [1] },
+                 JSON.parse("#{first[4]}}"))
+    Nightly.perform_async(1)
+    pushed = @native.rows.first
+    assert_equal pushed.item["chaton"].except("expires_at"), JSON.parse(first[5]).except("expires_at")
+    assert_equal [30.0, pushed.lock.last], [JSON.parse(first[5])["expires_at"], first[6]]
+    assert_equal [nil, nil], second.last(2)
     assert_equal ["Europe/Berlin", "low"], second[2, 2]
     assert_equal({ "retry" => true, "queue" => "low", "class" => "NotHere", "args" => [] }, JSON.parse("#{second[4]}}"))
   end

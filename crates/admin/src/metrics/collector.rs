@@ -145,7 +145,10 @@ impl Scrape {
         self.job_times(encoder, "job_latency", help, |totals| &totals.latency)?;
         let help = "Outcomes of jobs that were not written, because another process had taken the jobs over";
         let mut fenced = metric(encoder, "jobs_fenced", MetricType::Counter, None, help)?;
-        counter(&mut fenced, &[], self.jobs_fenced as f64)
+        counter(&mut fenced, &[], self.jobs_fenced as f64)?;
+        let help = "Jobs put back because this release does not know their class or the format of their document";
+        let mut put_back = metric(encoder, "jobs_put_back", MetricType::Counter, None, help)?;
+        counter(&mut put_back, &[], self.jobs_put_back as f64)
     }
 
     fn job_times(

@@ -190,6 +190,8 @@ pub struct WorkCounters {
     pub gvl_wait: [TimeHistogram; Role::ALL.len()],
     /// Outcomes of jobs that were not written, because another process has taken the jobs over.
     pub jobs_fenced: AtomicU64,
+    /// Jobs that this release does not know, put back for another one.
+    pub jobs_put_back: AtomicU64,
     /// Jobs, in the order of [`WorkNames`]; the last entry is that of all others.
     pub jobs: [ClassCounters; NAMES_MAX + 1],
     /// Records, in the order of their [`WorkNames`].

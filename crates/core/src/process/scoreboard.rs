@@ -24,7 +24,7 @@ use crate::shared_mapping::{Layout, SharedMapping};
 /// counters of four more elements are the names of what is counted: of jobs, topics, brokers and certificates.
 const LAYOUT: Layout = Layout {
     magic: *b"chatscor",
-    version: 10,
+    version: 11,
     element_bytes: size_of::<WorkerGauges>() + size_of::<WorkCounters>(),
 };
 /// Tables of names behind the slots.

@@ -3,11 +3,19 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Fields;
 use crate::limit::{Limit, LimitRule};
 
+/// The newest format of the member `chaton` that this version reads. A later version writes a higher number where
+/// older ones must not run a job, because they would not do what its members say.
+pub const FORMAT: u32 = 1;
+
 /// The member `chaton`. Absent members are left out when written.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Extra {
+    /// Its format; absent: 1.
+    #[serde(default = "first", skip_serializing_if = "is_first")]
+    pub format: u32,
     /// The lock that the job holds (of a unique job).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lock: Option<String>,
@@ -29,9 +37,43 @@ pub struct Extra {
     /// Stops that ended a run of it: its worker was asked to stop, or vanished with its machine.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub stops: u32,
+    /// Since when no release that claimed it could run it (s since 1970).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unknown_since: Option<f64>,
     /// Seconds of run time after which `cancelled?` is true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<f64>,
+}
+
+impl Default for Extra {
+    fn default() -> Self {
+        Self {
+            format: FORMAT,
+            lock: None,
+            until: None,
+            limits: vec![],
+            expires_at: None,
+            deaths: 0,
+            died: vec![],
+            stops: 0,
+            unknown_since: None,
+            deadline: None,
+        }
+    }
+}
+
+/// What is read of a member of a newer format: which one it is, and what engines count.
+#[derive(Deserialize)]
+struct NewerExtra {
+    format: u32,
+    #[serde(default)]
+    deaths: u32,
+    #[serde(default)]
+    died: Vec<(f64, String)>,
+    #[serde(default)]
+    stops: u32,
+    #[serde(default)]
+    unknown_since: Option<f64>,
 }
 
 /// A limit as the document has it.
@@ -71,12 +113,46 @@ impl WireLimit {
 }
 
 impl Extra {
-    /// Reads the member.
+    /// Reads the member. Of one with a newer format what does not fit is left out.
     ///
     /// # Errors
     /// Names what is wrong.
     pub fn parse(json: &str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(json)
+        serde_json::from_str(json).or_else(|error| match serde_json::from_str::<NewerExtra>(json) {
+            Ok(NewerExtra { format, deaths, died, stops, unknown_since }) if format > FORMAT => {
+                Ok(Self { format, deaths, died, stops, unknown_since, ..Self::default() })
+            }
+            _ => Err(error),
+        })
+    }
+
+    /// Whether a later version wrote it, in a format that says more than this one reads.
+    pub fn is_newer(&self) -> bool {
+        self.format > FORMAT
+    }
+
+    /// Writes what engines count into the member `json` (`None`: there is none) and keeps all else in it.
+    ///
+    /// # Errors
+    /// When it is no object.
+    pub fn counted_in(&self, json: Option<&str>) -> Result<String, serde_json::Error> {
+        let mut fields = Fields::parse(json.unwrap_or("{}").as_bytes())?;
+        let counts = [
+            ("deaths", (self.deaths > 0).then(|| self.deaths.to_string())),
+            (
+                "died",
+                (!self.died.is_empty()).then(|| serde_json::to_string(&self.died)).transpose()?,
+            ),
+            ("stops", (self.stops > 0).then(|| self.stops.to_string())),
+            ("unknown_since", self.unknown_since.map(|since| format!("{since:.3}"))),
+        ];
+        for (name, value) in counts {
+            match value {
+                Some(value) => fields.set(name, value),
+                None => fields.remove(name),
+            }
+        }
+        Ok(String::from_utf8_lossy(&fields.to_vec()).into_owned())
     }
 
     /// Writes it.
@@ -103,6 +179,14 @@ impl Extra {
     }
 }
 
+fn first() -> u32 {
+    1
+}
+
+fn is_first(format: &u32) -> bool {
+    *format == first()
+}
+
 fn is_zero(n: &u32) -> bool {
     *n == 0
 }
@@ -120,6 +204,36 @@ mod tests {
         assert!(extra.unlocks_at_start());
         assert_eq!(extra.limits()[0].rule, LimitRule::Window { max: 3, per_s: 1.5 });
         assert_eq!(Extra::default().to_json(), "{}");
+    }
+
+    #[test]
+    fn counting_keeps_members_that_a_later_version_wrote() {
+        let json = r#"{"lock":"k","later":{"a":1.50},"deaths":1,"limits":[{"key":"a","max":1,"more":true}]}"#;
+        let mut extra = Extra::parse(json).unwrap();
+        assert!(!extra.is_newer());
+        extra.stops = 2;
+        extra.deaths = 0;
+        extra.unknown_since = Some(1.5);
+        assert_eq!(
+            extra.counted_in(Some(json)).unwrap(),
+            r#"{"lock":"k","later":{"a":1.50},"limits":[{"key":"a","max":1,"more":true}],"stops":2,"unknown_since":1.500}"#
+        );
+        assert_eq!(Extra::default().counted_in(None).unwrap(), "{}");
+        assert!(extra.counted_in(Some("[]")).is_err());
+    }
+
+    #[test]
+    fn a_newer_format_is_recognized_whatever_else_it_has() {
+        let newer = Extra::parse(r#"{"format":2,"limits":"other","deaths":1,"unknown_since":7.5}"#)
+            .unwrap();
+        assert!(newer.is_newer() && newer.limits.is_empty());
+        assert_eq!((newer.deaths, newer.unknown_since), (1, Some(7.5)));
+        assert!(Extra::parse(r#"{"format":2,"lock":"k"}"#).unwrap().is_newer());
+        for bad in
+            [r#"{"format":1,"limits":"other"}"#, r#"{"limits":"other"}"#, r#"{"format":"x"}"#, "3"]
+        {
+            assert!(Extra::parse(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use chaton_core::clock;
 
 use super::job::Job;
 use super::orphans;
+use super::put_back;
 use super::state::EngineState;
 use crate::document::{Document, Malformed};
 use crate::limit::Limit;
@@ -25,6 +26,8 @@ pub(super) const SUSPECT_WAIT: Duration = Duration::from_secs(1);
 const SUSPECT_AGAIN_S: (f64, f64) = (5.0, 10.0);
 /// Jobs over a limit that are tried again within one `limit_retry`; further ones are tried later.
 const RETRY_GROUP: u32 = 100;
+/// Seconds between two lines of the log about jobs of a newer format.
+const NEWER_LOG_S: f64 = 60.0;
 /// Limits whose denied jobs are counted.
 const KEYS_MAX: usize = 10_000;
 
@@ -37,11 +40,18 @@ pub(super) struct Admission {
     random: Rng,
     /// Limit → jobs denied lately, and since when (s).
     denied: HashMap<String, (u32, f64)>,
+    /// When a job of a newer format was logged last (s).
+    newer_logged_s: f64,
 }
 
 impl Admission {
     pub fn new(state: &Arc<EngineState>) -> Self {
-        Self { state: state.clone(), random: Rng::new(), denied: HashMap::new() }
+        Self {
+            state: state.clone(),
+            random: Rng::new(),
+            denied: HashMap::new(),
+            newer_logged_s: 0.0,
+        }
     }
 
     /// Admits claimed jobs. When the limiters fail, all jobs under limits go back to their queues.
@@ -54,7 +64,7 @@ impl Admission {
                 self.state.feed.flush();
             }
             let Some(job) = self.read(one) else { continue };
-            if self.drop_expired(&job) {
+            if self.put_back_newer(&job) || self.drop_expired(&job) {
                 continue;
             }
             let extra = job.document().extra();
@@ -146,6 +156,29 @@ impl Admission {
         let outcome = Outcome::Dead { payload: None, at: self.state.now_s() };
         let ack = Ack { ticket, queue, outcome, effects: None };
         self.state.locked.lock().push_ack(ack);
+    }
+
+    /// Puts back a job whose document a later version wrote. Whether it did.
+    fn put_back_newer(&mut self, job: &Arc<Job>) -> bool {
+        let doc = job.document();
+        if job.is_due() || !doc.is_newer() {
+            return false;
+        }
+        let now_s = self.state.now_s();
+        if !job.put_back() {
+            job.finish(put_back::bury(doc, now_s));
+        }
+        if now_s - self.newer_logged_s >= NEWER_LOG_S {
+            self.newer_logged_s = now_s;
+            self.state.feed.warn(&format!(
+                "jobs: {} jid={} has a document of a later version of Chaton (format {}); such jobs are put back, for a \
+                 day at most, for a process of that version",
+                doc.class(),
+                doc.jid(),
+                doc.extra().map_or(0, |extra| extra.format)
+            ));
+        }
+        true
     }
 
     /// Acknowledges a job that has expired. Whether it had.

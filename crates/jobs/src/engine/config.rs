@@ -75,6 +75,8 @@ pub struct Config {
     pub log: JobLogSettings,
     /// Shown with the process in Sidekiq's UI.
     pub tag: String,
+    /// The application's name among others with the same store; empty: it has none. Its cron entries are its own.
+    pub application: String,
     /// As `tag`.
     pub labels: Vec<String>,
     /// Chaton's version, shown in Sidekiq's UI.

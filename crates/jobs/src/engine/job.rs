@@ -6,6 +6,7 @@ use std::sync::Arc;
 use chaton_core::clock;
 use chaton_core::work::{AtomicWorkState, Role, Work, WorkState};
 
+use super::put_back::put_back;
 use crate::document::Document;
 use crate::limit::Limit;
 use crate::outcome::{Ack, Outcome, SideEffects};
@@ -31,6 +32,9 @@ pub(super) trait JobOwner: Send + Sync {
 
     /// A job failed; whether that gets a line in the log.
     fn job_failed(&self) -> bool;
+
+    /// A job was put back that this release cannot run.
+    fn job_put_back(&self);
 
     /// A job ended. `run`: when it did; `None`: it was not started.
     fn job_ended(&self, ack: Ack, run: Option<Run>);
@@ -168,6 +172,20 @@ impl Job {
         self.failed.load(Ordering::Relaxed)
     }
 
+    /// Puts it back, uncounted, for a release that can run it. `false`: it has waited for too long, and nothing was
+    /// done.
+    pub fn put_back(&self) -> bool {
+        let Some(outcome) = put_back(&self.doc, self.now_s()) else { return false };
+        if self.finish(outcome) {
+            self.owner.job_put_back();
+        }
+        true
+    }
+
+    fn now_s(&self) -> f64 {
+        self.owner.store_s(clock::boot_ns())
+    }
+
     /// Puts it back to the front of its queue, uncounted, unless it has ended.
     pub fn give_back(&self) {
         self.finish(Outcome::requeue());
@@ -241,11 +259,17 @@ impl Job {
             // Client middleware has stopped it: its batch waits for it no longer.
             event = Outcome::Ack.batch_event();
         }
-        if let (true, Outcome::Requeue { payload, .. }) = (self.due, &mut outcome) {
-            // It has not passed the client middleware.
-            let at = self.owner.store_s(clock::boot_ns()) + DUE_AGAIN_S;
-            outcome = Outcome::back_to_set(&self.doc, payload.take(), at);
-        }
+        // A due job that waits again has not passed the client middleware.
+        outcome = match outcome {
+            Outcome::Requeue { payload, .. } if self.due => {
+                let at = self.now_s() + DUE_AGAIN_S;
+                Outcome::back_to_set(&self.doc, payload, at)
+            }
+            Outcome::Reschedule { at, payload } if self.due => {
+                Outcome::back_to_set(&self.doc, payload, at)
+            }
+            outcome => outcome,
+        };
         let granted = self.granted.load(Ordering::Relaxed);
         // A due job that was pushed keeps its lock, and its batch still waits for it.
         let effects = (!pushed_due).then(|| SideEffects::of(&self.doc, event, granted)).flatten();

@@ -3,12 +3,12 @@
 //! slow claim cannot delay a heartbeat until the lease has run out. Heartbeats also come first in each
 //! round, and a round moves one batch of due jobs, so that no backlog delays them.
 
-use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::admission::Admission;
+use super::cron_ticks::CronTicks;
 use super::job::DUE_AGAIN_S;
 use super::left_batches::LeftBatches;
 use super::neighbours::Neighbours;
@@ -18,10 +18,8 @@ use super::reconcile::reconcile;
 use super::report;
 use super::state::{EngineState, LockedState};
 use super::store_retry::StoreRetry;
-use crate::cron::Cron;
-use crate::store::{DueSummary, NewJob, ProcessReport, Result, Store, StoreError};
+use crate::store::{DueSummary, ProcessReport, Result, Store, StoreError};
 use chaton_core::clock::boot_ns;
-use fastrand::Rng;
 
 /// Checks for dead owners in the time of one lease.
 const SCANS_PER_LEASE: u32 = 4;
@@ -29,11 +27,6 @@ const SCANS_PER_LEASE: u32 = 4;
 const CANCEL_GAP_S: f64 = 0.05;
 /// Jobs moved from the schedule in one call.
 const DUE_MAX: usize = 1000;
-/// How long a cron tick stays marked as enqueued. `catch_up` is shorter.
-const TICK_KEPT: Duration = Duration::from_secs(24 * 3600);
-/// How long the store remembers a cron entry that no process has: longer than a year, in which each
-/// entry has a tick.
-const ENTRY_KEPT: Duration = Duration::from_secs(400 * 24 * 3600);
 
 /// The parts of a round. One whose entries cannot be handled pauses without holding up the others.
 #[derive(Clone, Copy)]
@@ -55,7 +48,6 @@ pub(super) struct Maintenance {
     store_retry: StoreRetry,
     /// Of each [`Part`], and no call of it before this time (s).
     parts: [(StoreRetry, f64); 4],
-    random: Rng,
     /// The store can only be used from this machine.
     local: bool,
     /// No call before this time (s), unless the store answers again.
@@ -65,8 +57,7 @@ pub(super) struct Maintenance {
     heartbeat_at_s: f64,
     scan_at_s: f64,
     cancel_at_s: f64,
-    /// When the next tick of each cron is due (s); empty until the store was asked.
-    ticks: Vec<Option<f64>>,
+    cron_ticks: CronTicks,
     /// Since when every call has succeeded (ns since boot); 0: the last one failed.
     healthy_since_ns: u64,
     /// [`Store::connections`] at the last look.
@@ -85,14 +76,13 @@ impl Maintenance {
             admission: Admission::new(state),
             store_retry: StoreRetry::new(state.config.retry_max, state),
             parts: PARTS.map(|_| (StoreRetry::new(state.config.retry_max, state), 0.0)),
-            random: Rng::new(),
             local,
             retry_at_s: 0.0,
             answers_seen: 0,
             heartbeat_at_s: 0.0,
             scan_at_s: 0.0,
             cancel_at_s: f64::MAX,
-            ticks: vec![],
+            cron_ticks: CronTicks::new(),
             healthy_since_ns: 0,
             connections: 0,
             written: (0, 0),
@@ -236,9 +226,7 @@ impl Maintenance {
         let due_at = self.due_at(&locked);
         let reclaim_at = if locked.deaths.is_empty() { self.scan_at_s } else { 0.0 };
         drop(locked);
-        let is_new = self.ticks.is_empty() && !self.state.config.crons.is_empty();
-        let first = if is_new { 0.0 } else { f64::MAX };
-        let tick = self.ticks.iter().flatten().copied().fold(first, f64::min);
+        let tick = self.cron_ticks.next_at(&self.state);
         let parts = [
             (Part::Reclaim, reclaim_at),
             (Part::Due, due_at),
@@ -474,36 +462,8 @@ impl Maintenance {
         taken
     }
 
-    /// Enqueues due cron jobs, once across all processes: the tick's time is the
-    /// key.
     fn push_crons(&mut self, now_s: f64) -> Result<()> {
-        if self.ticks.is_empty() {
-            let crons = &self.state.config.crons;
-            let first = |cron| first_tick(&mut *self.store, cron, &self.state, now_s);
-            self.ticks = crons.iter().map(first).collect::<Result<_>>()?;
-        }
-        for index in 0..self.ticks.len() {
-            let Some(at) = self.ticks[index].filter(|at| *at <= now_s) else { continue };
-            let cron = &self.state.config.crons[index];
-            let payload =
-                cron.document(&jid(&mut self.random), now_s, self.state.config.store.format);
-            let key = format!("{}:{}", cron.name, at as i64);
-            let queue = &cron.queue;
-            let job = NewJob { queue, payload: &payload, at: None, lock: None, bid: None };
-            if self.store.push_once(&key, TICK_KEPT, &job)? {
-                self.state.counters.cron_pushed.fetch_add(1, Ordering::Relaxed);
-                self.state.wake_fetcher();
-                if at < self.state.started_at_s {
-                    self.state.feed.warn(&format!(
-                        "jobs: cron {:?}: no process ran at its last tick, {:.0} s ago; it is enqueued now",
-                        cron.name,
-                        now_s - at
-                    ));
-                }
-            }
-            self.ticks[index] = cron.next(now_s);
-        }
-        Ok(())
+        self.cron_ticks.push_due(&mut *self.store, &self.state, now_s)
     }
 
     fn check_cancels(&mut self, now_s: f64) -> Result<()> {
@@ -553,32 +513,4 @@ fn note_failure(first: &mut Result<()>, result: Result<()>) -> Result<()> {
         _ => {}
     }
     Ok(())
-}
-
-/// The first tick that this process enqueues: the next one, or the last one if it was missed by at most
-/// `catch_up`. The store remembers since when the entry has this schedule, so that a new one does not
-/// begin in the past.
-fn first_tick(
-    store: &mut dyn Store,
-    cron: &Cron,
-    state: &EngineState,
-    now_s: f64,
-) -> Result<Option<f64>> {
-    let key = format!("chaton:cron:{}", cron.name);
-    let fields: HashMap<String, Vec<u8>> = store.load(&key)?.into_iter().collect();
-    let is_known = fields.get("schedule").is_some_and(|known| known == cron.schedule.as_bytes());
-    let since = fields.get("since").filter(|_| is_known);
-    let since = since.and_then(|since| std::str::from_utf8(since).ok()?.parse::<f64>().ok());
-    let since_s = since.unwrap_or(state.started_at_s);
-    let written = format!("{since_s:.3}");
-    let fields = [("schedule", cron.schedule.as_bytes()), ("since", written.as_bytes())];
-    store.save(&key, &fields, ENTRY_KEPT)?;
-    let oldest_s = since_s.max(now_s - state.config.catch_up.as_secs_f64());
-    let missed = cron.last(oldest_s.min(state.started_at_s), now_s);
-    Ok(missed.or_else(|| cron.next(now_s)))
-}
-
-/// 24 hexadecimal digits, as Sidekiq's.
-fn jid(random: &mut Rng) -> String {
-    format!("{:016x}{:08x}", random.u64(..), random.u64(..) >> 32)
 }

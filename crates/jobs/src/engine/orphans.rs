@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use chrono::DateTime;
 
-use crate::document::{Document, Extra, Fields};
+use crate::document::{Document, Extra};
 use crate::outcome::{Ack, Outcome, SideEffects};
 use crate::store::{ClaimedJob, Result, Store};
 
@@ -139,7 +139,8 @@ fn ack(
             let mut extra = doc.extra().cloned().unwrap_or_default();
             extra.count_death(now_s, cause);
             let is_dead = extra.deaths >= DEATHS_MAX;
-            let payload = mark(&payload, &extra, is_dead, now_s);
+            let payload =
+                mark(&doc, &extra, is_dead.then(|| ("Chaton::Jobs::Poison", story(&extra), now_s)));
             if is_dead {
                 reclaimed.lines.push(format!(
                     "jobs: {} jid={}: {}; it is in the dead set",
@@ -166,7 +167,7 @@ fn ack(
 pub(super) fn stopped(doc: &Document) -> Option<Vec<u8>> {
     let mut extra = doc.extra().cloned().unwrap_or_default();
     extra.stops += 1;
-    mark(doc.payload(), &extra, false, 0.0)
+    mark(doc, &extra, None)
 }
 
 /// How often, when and of what the workers of a job died.
@@ -183,13 +184,16 @@ fn story(extra: &Extra) -> String {
     )
 }
 
-/// The document with this member `chaton`, and with an error when the job is dead.
-fn mark(payload: &[u8], extra: &Extra, is_dead: bool, now_s: f64) -> Option<Vec<u8>> {
-    let mut fields = Fields::parse(payload).ok()?;
-    fields.set("chaton", extra.to_json());
-    if is_dead {
-        fields.set("error_class", "\"Chaton::Jobs::Poison\"");
-        fields.set("error_message", serde_json::to_string(&story(extra)).ok()?);
+/// The document with these counts; and with an error (class, message, time) when the job is dead.
+pub(super) fn mark(
+    doc: &Document,
+    extra: &Extra,
+    error: Option<(&str, String, f64)>,
+) -> Option<Vec<u8>> {
+    let mut fields = doc.counted(extra).ok()?;
+    if let Some((class, message, now_s)) = error {
+        fields.set("error_class", format!("\"{class}\""));
+        fields.set("error_message", serde_json::to_string(&message).ok()?);
         if fields.get("failed_at").is_none() {
             fields.set("failed_at", format!("{now_s:.3}"));
         }

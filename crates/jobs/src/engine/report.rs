@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::config::QueueMode;
 use super::state::EngineState;
+use crate::document::FORMAT;
 use crate::store::RunningJob;
 
 /// The process's description, with the fields of all generations of Sidekiq.
@@ -30,6 +31,7 @@ pub(super) fn process_info(state: &EngineState) -> String {
         "labels": config.labels,
         "identity": state.identity.name,
         "version": config.version,
+        "format": FORMAT,
         "embedded": false,
         "capsules": {"default": {
             "concurrency": config.concurrency, "mode": config.mode, "weights": weights,

@@ -406,6 +406,13 @@ impl JobOwner for EngineState {
         self.idle_wait.changed();
     }
 
+    fn job_put_back(&self) {
+        self.counters.put_back.fetch_add(1, Ordering::Relaxed);
+        if let Some(gauges) = &self.config.gauges {
+            gauges.counters().jobs_put_back.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     fn job_failed(&self) -> bool {
         self.locked.lock().log.add_failed()
     }

@@ -54,6 +54,8 @@ counters! {
     expired,
     /// Denials by a limit.
     limited,
+    /// Jobs that this release does not know, put back for another one.
+    put_back,
     /// Jobs requeued unstarted.
     given_back,
     /// Jobs moved from the schedule or the retry set.

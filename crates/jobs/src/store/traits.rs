@@ -24,8 +24,8 @@ pub trait Store: Send {
     /// refused with the holder's jid. Jobs of a batch are pending in it until one with their jid has succeeded.
     fn push(&mut self, jobs: &[NewJob<'_>]) -> Result<Vec<PushResult>>;
 
-    /// Pushes the job unless `key` was used within `ttl`, so that a cron tick
-    /// is enqueued once across all processes. Returns whether it was pushed.
+    /// Pushes the job unless `key` was used within `ttl`, so that a cron tick is enqueued once across
+    /// all processes. Returns whether it was pushed: a held lock refuses it as in [`Store::push`].
     fn push_once(&mut self, key: &str, ttl: Duration, job: &NewJob<'_>) -> Result<bool>;
 
     /// Acknowledges jobs that ended and claims new ones, in one round trip. Claimed jobs move

@@ -76,6 +76,7 @@ pub fn config(store: StoreOptions) -> Config {
         crons: vec![],
         log: JobLogSettings::default(),
         tag: String::new(),
+        application: String::new(),
         labels: vec![],
         version: "0".into(),
         begins_quiet: false,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chaton_core::clock::wall_s;
+use chaton_jobs::cron::{CronMemory, Schedule};
 use chaton_jobs::store::{self, JobEntry, NewBatch, NewJob, NewLock, Store, StoreOptions};
 use magnus::block::Proc;
 use magnus::scan_args::scan_args;
@@ -225,6 +226,22 @@ impl RbJobsClient {
         let ttl = seconds("ttl_s", ttl_s)?;
         let given = PushedJob::new(queue, payload, None, None, None)?;
         self.call(|store| store.push_once(&key, ttl, &given.job()))
+    }
+
+    /// `crons(application, rows)`: the last tick that was enqueued and the next one of each entry, seconds or nil;
+    /// a row is name, expression and zone.
+    fn crons(
+        ruby: &Ruby,
+        rb_self: &Self,
+        application: String,
+        rows: Vec<(String, String, String)>,
+    ) -> Result<RArray, Error> {
+        let memory = rb_self.call(|store| CronMemory::load(store, &application))?;
+        let ticks = rows.iter().map(|(name, expression, zone)| {
+            let schedule = Schedule::new(name, expression, zone).map_err(error::argument)?;
+            Ok((memory.last_tick(name), schedule.next(wall_s())))
+        });
+        Ok(ruby.ary_from_iter(ticks.collect::<Result<Vec<_>, Error>>()?))
     }
 
     fn stats(ruby: &Ruby, rb_self: &Self) -> Result<RHash, Error> {
@@ -466,6 +483,7 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     class.define_method("push_args", method!(RbJobsClient::push_args, -1))?;
     class.define_method("push", method!(RbJobsClient::push, 5))?;
     class.define_method("push_many", method!(RbJobsClient::push_many, 1))?;
+    class.define_method("crons", method!(RbJobsClient::crons, 2))?;
     class.define_method("push_once", method!(RbJobsClient::push_once, 4))?;
     class.define_method("vacuum", method!(RbJobsClient::vacuum, 1))?;
     class.define_method("stats", method!(RbJobsClient::stats, 0))?;

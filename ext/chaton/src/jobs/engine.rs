@@ -12,6 +12,7 @@ use chaton_jobs::store;
 use magnus::{function, method, prelude::*, Error, RArray, RModule, Ruby, TryConvert, Value};
 
 use super::job::{InFlightSlot, RbJob};
+use crate::convert::seconds;
 use crate::engine::{define_engine, EngineObject};
 use crate::error;
 use crate::gvl::{check_interrupts, without_gvl};
@@ -30,7 +31,7 @@ pub struct RbJobs(Handle<Engine>);
 
 impl RbJobs {
     /// `Jobs.start(pool, in_flight or nil, crons, claim_due)`; it claims from `resume` on. A cron job is an Array of
-    /// name, expression, zone, queue and head.
+    /// name, expression, zone, queue, head, and the member `chaton` and the seconds of the lock, which may be nil.
     fn start(
         ruby: &Ruby,
         pool: &RbPool,
@@ -119,10 +120,13 @@ fn start_engine(
 }
 
 fn cron(row: Value) -> Result<Cron, Error> {
-    type Row = (String, String, String, String, String);
-    let (name, expression, zone, queue, head) =
+    type Row = (String, String, String, String, String, Option<String>, Option<f64>);
+    let (name, expression, zone, queue, head, chaton, lock_s) =
         Row::try_convert(row).map_err(|e| error::argument(format!("crons: {e}")))?;
-    Cron::new(&name, &expression, &zone, &queue, &head).map_err(error::argument)
+    let cron = Cron::new(&name, &expression, &zone, &queue, &head).map_err(error::argument)?;
+    let Some(chaton) = chaton else { return Ok(cron) };
+    let lock_ttl = lock_s.map(|lock_s| seconds("the seconds of the lock", lock_s)).transpose()?;
+    cron.with_options(&chaton, lock_ttl).map_err(error::argument)
 }
 
 /// Defines the class.

@@ -194,6 +194,21 @@ impl RbJob {
         self.job.report_failure()
     }
 
+    fn put_back(&self) -> Result<bool, Error> {
+        if self.made_in != handle::generation() {
+            return Err(error::forked());
+        }
+        if self.ended.get() {
+            return Err(error::job_ended());
+        }
+        let is_back = self.job.put_back();
+        if is_back {
+            self.ended.set(true);
+            self.slot.end(self.thread, &self.job);
+        }
+        Ok(is_back)
+    }
+
     fn ack(&self) -> Result<(), Error> {
         self.end(Outcome::Ack)
     }
@@ -247,6 +262,7 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     class.define_method("deadline_over?", method!(RbJob::is_past_deadline, 0))?;
     class.define_method("display_class", method!(RbJob::display_class, 0))?;
     class.define_method("report_failure", method!(RbJob::report_failure, 0))?;
+    class.define_method("put_back", method!(RbJob::put_back, 0))?;
     class.define_method("ack", method!(RbJob::ack, 0))?;
     class.define_method("retry", method!(RbJob::retry, 2))?;
     class.define_method("discard", method!(RbJob::discard, 0))?;

@@ -59,7 +59,8 @@ module Chaton
         Option.new(
           name: :tag, group: :server, type: Types::Word.new, default_text: "the directory's name",
           flags: %w[--tag], placeholder: "NAME",
-          says: "Name shown in process titles and by `chaton status`."
+          says: "Name shown in process titles and by `chaton status`. Two applications whose cron entries are equal " \
+                "need one each if they share a store."
         ),
         Option.new(
           name: :web, group: :server, scope: :cli, type: Types::Switch.new,

@@ -81,7 +81,9 @@ end
 class FakeJob
   attr_reader :payload, :outcome, :outcomes
 
-  def initialize(item, due: false, cancelled: false)
+  # @param waited [Boolean] whether it has waited for its class for too long
+  def initialize(item, due: false, cancelled: false, waited: false)
+    @waited = waited
     @payload = item.is_a?(String) ? item : JSON.generate(item)
     @item = JSON.parse(@payload)
     @due = due
@@ -109,6 +111,11 @@ class FakeJob
   def discard = finish(:discard)
   def reschedule(at) = finish(:reschedule, at)
   def requeue = finish(:requeue)
+
+  def put_back
+    finish(:put_back) unless @waited
+    !@waited
+  end
 
   # The document of its outcome.
   def written = JSON.parse(@outcomes.first.last)

@@ -8,10 +8,12 @@ use chaton_core::process::scoreboard::{OwnGauges, Scoreboard};
 
 use super::flaky_store::FlakyStore;
 use super::stepped_engine::{config, factory, jids, push, queue, SteppedEngine};
+use crate::cron::{Cron, CronMemory, CronRecord};
+use crate::document::Document;
 use crate::engine::config::Config;
 use crate::engine::orphans::WorkerDeath;
 use crate::outcome::Outcome;
-use crate::store::JobLocation;
+use crate::store::{JobLocation, NewJob, Store};
 
 #[test]
 fn a_job_is_claimed_started_and_acknowledged() {
@@ -360,11 +362,83 @@ fn a_job_that_was_left_running_stays_in_flight() {
     assert_eq!(store.in_flight(&engine.state.identity.name).unwrap().len(), 1);
 }
 
+#[test]
+fn a_job_of_a_newer_format_waits_for_a_newer_process() {
+    let factory = factory("newer-format");
+    let mut store = factory.store();
+    let newer = r#","later":1.50,"chaton":{"format":2,"limits":{"a":1},"lock":"k"}"#;
+    push(&mut *store, "low", "newer", newer, None);
+    push(&mut *store, "low", "next", "", None);
+    let old = r#","chaton":{"format":2,"unknown_since":1.0}"#;
+    push(&mut *store, "low", "old", old, None);
+    let mut engine = SteppedEngine::new(&factory, config(), 1);
+    engine.fetch();
+    assert_eq!(engine.start_one().unwrap().document().jid(), "next", "the others go on");
+    assert!(engine.start_one().is_none());
+    engine.fetch();
+    let entry = store.list(&JobLocation::Scheduled, 0, 2).unwrap().remove(0);
+    assert!(entry.score > chaton_core::clock::wall_s() + 2.0, "it waits");
+    let text = String::from_utf8(entry.payload).unwrap();
+    let kept = r#","later":1.50,"chaton":{"format":2,"limits":{"a":1},"lock":"k","unknown_since":"#;
+    assert!(text.contains(kept), "{text}");
+    let dead = store.list(&JobLocation::Dead, 0, 2).unwrap().remove(0);
+    let text = String::from_utf8(dead.payload).unwrap();
+    assert!(
+        text.contains(r#""jid":"old""#) && text.contains("Chaton::Jobs::NewerFormat"),
+        "{text}"
+    );
+    let counters = engine.state.counters.read();
+    assert_eq!((counters.put_back, counters.malformed), (1, 0));
+    let lines = engine.feed.lines.lock();
+    assert_eq!(lines.iter().filter(|line| line.contains("later version of Chaton")).count(), 1);
+}
+
+#[test]
+fn members_of_a_later_version_are_kept_when_a_document_is_rewritten() {
+    let factory = factory("later-members");
+    let mut store = factory.store();
+    let later = r#","later":[1.50],"chaton":{"deadline":5.0,"later":{"x":1}}"#;
+    push(&mut *store, "low", "a", later, None);
+    let mut engine = SteppedEngine::new(&factory, config(), 1);
+    engine.fetch();
+    let job = engine.start_one().unwrap();
+    let cause = Some("SIGSEGV".into());
+    let death = WorkerDeath {
+        identity: engine.state.identity.name.clone(),
+        cause,
+        tickets: vec![job.ticket()],
+    };
+    crate::engine::orphans::reclaim(&mut *store, &death, 7.0).unwrap();
+    let text =
+        String::from_utf8(store.list(&queue("low"), 0, 1).unwrap().remove(0).payload).unwrap();
+    let kept = r#","later":[1.50],"chaton":{"deadline":5.0,"later":{"x":1},"deaths":1,"died":[[7.0,"SIGSEGV"]]}"#;
+    assert!(text.contains(kept), "{text}");
+    let text = String::from_utf8(crate::engine::orphans::stopped(job.document()).unwrap()).unwrap();
+    assert!(text.contains(r#""later":{"x":1},"stops":1"#), "{text}");
+    job.finish(Outcome::Ack);
+}
+
+#[test]
+fn a_due_retry_that_could_not_be_pushed_is_a_retry_again() {
+    let factory = factory("retry-push-fails");
+    let mut store = factory.store();
+    let at = chaton_core::clock::wall_s() - 1.0;
+    let doc = br#"{"class":"A","args":[],"jid":"a","queue":"low","retry_count":1}"#;
+    store.add_entry(&JobLocation::Retry, at, doc).unwrap();
+    let mut engine = SteppedEngine::new(&factory, Config { claim_due: true, ..config() }, 1);
+    rounds_until(&mut engine, "the claim", || factory.store().stats().unwrap().in_flight == 1);
+    engine.start_one().unwrap().finish(Outcome::reschedule(at + 60.0));
+    engine.fetch();
+    let stats = store.stats().unwrap();
+    assert_eq!((stats.retries, stats.scheduled, stats.in_flight), (1, 0, 0));
+    assert_eq!(engine.state.counters.failed.load(Ordering::Relaxed), 0);
+}
+
 /// A daily cron whose last tick was at most a minute before `now_s`.
-fn daily(now_s: f64) -> crate::cron::Cron {
+fn daily(now_s: f64) -> Cron {
     let (hour, minute) = ((now_s / 3600.0) as u64 % 24, (now_s / 60.0) as u64 % 60);
     let head = r#"{"class":"A","args":[],"queue":"low""#;
-    crate::cron::Cron::new("daily", &format!("{minute} {hour} * * *"), "UTC", "low", head).unwrap()
+    Cron::new("daily", &format!("{minute} {hour} * * *"), "UTC", "low", head).unwrap()
 }
 
 /// Boots engines and returns how many jobs their crons enqueued after each.
@@ -376,8 +450,11 @@ fn boots(
     let mut store = factory.store();
     let cron = daily(chaton_core::clock::wall_s());
     if let Some(since) = known_since {
-        let fields = [("schedule", cron.schedule.as_bytes()), ("since", since.as_bytes())];
-        store.save("chaton:cron:daily", &fields, std::time::Duration::from_secs(60)).unwrap();
+        let record = CronRecord::new(&cron, since.parse().unwrap(), 0);
+        let record = serde_json::to_vec(&record).unwrap();
+        store
+            .save("chaton:cron:", &[("daily", &record)], std::time::Duration::from_secs(60))
+            .unwrap();
     }
     [1, 2].map(|seed| {
         let catch_up = std::time::Duration::from_secs(catch_up_s);
@@ -401,6 +478,150 @@ fn a_tick_missed_while_no_process_ran_is_enqueued_once_after_boot() {
     assert_eq!(boots(&sqlite("new"), None, 600), [0, 0]);
     let recent = format!("{:.3}", chaton_core::clock::wall_s() + 120.0);
     assert_eq!(boots(&factory("recent"), Some(&recent), 600), [0, 0], "newer than the tick");
+}
+
+/// A cron with a tick each second whose jobs are unique.
+fn each_second(name: &str) -> Cron {
+    let head = r#"{"class":"A","args":[],"queue":"low""#;
+    let cron = Cron::new(name, "* * * * * *", "UTC", "low", head).unwrap();
+    let lock_ttl = Some(std::time::Duration::from_secs(600));
+    cron.with_options(r#"{"lock":"A:1","expires_at":60.0}"#, lock_ttl).unwrap()
+}
+
+/// Does rounds until a condition holds.
+fn rounds_until(engine: &mut SteppedEngine, what: &str, mut is: impl FnMut() -> bool) {
+    let end = std::time::Instant::now() + Duration::from_secs(20);
+    while !is() {
+        assert!(std::time::Instant::now() < end, "{what} did not happen");
+        engine.maintenance.round();
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn sqlite(dir: &tempfile::TempDir) -> Arc<dyn crate::store::StoreFactory> {
+    let url = format!("sqlite://{}", dir.path().join("jobs.db").display());
+    crate::store::open(&crate::store::StoreOptions::for_tests(url)).unwrap()
+}
+
+#[test]
+fn a_tick_of_a_unique_job_waits_for_the_end_of_the_one_before() {
+    let dir = tempfile::tempdir().unwrap();
+    for factory in [factory("unique-ticks"), sqlite(&dir)] {
+        let mut store = factory.store();
+        let settings = Config { crons: vec![each_second("tick")], ..config() };
+        let mut engine = SteppedEngine::new(&factory, settings, 1);
+        let memory = |last: f64| {
+            let mut store = factory.store();
+            let memory = CronMemory::load(&mut *store, "").unwrap();
+            memory.last_tick("tick").is_some_and(|at| at > last)
+        };
+        rounds_until(&mut engine, "the first tick", || memory(0.0));
+        let began_s = chaton_core::clock::wall_s();
+        engine.fetch();
+        let job = engine.start_one().unwrap();
+        let expires_at = job.document().extra().unwrap().expires_at.unwrap();
+        assert!((expires_at - began_s - 60.0).abs() < 2.0, "{expires_at} at {began_s}");
+        rounds_until(&mut engine, "two more ticks", || {
+            chaton_core::clock::wall_s() > began_s + 2.2
+        });
+        assert_eq!(store.stats().unwrap().enqueued, 0, "an equal job runs");
+        assert!(!memory(began_s), "what was not enqueued is no last tick");
+        job.finish(Outcome::Ack);
+        engine.fetch();
+        rounds_until(&mut engine, "the next tick", || {
+            factory.store().stats().unwrap().enqueued == 1
+        });
+        let next = store.list(&queue("low"), 0, 1).unwrap().remove(0);
+        let doc = Document::parse(next.payload.into()).unwrap();
+        assert!(doc.enqueued_at_s().is_some());
+    }
+}
+
+#[test]
+fn a_tick_goes_through_the_schedule_where_client_middleware_waits_for_it() {
+    let factory = factory("ticks-through-ruby");
+    let mut store = factory.store();
+    let settings = Config { claim_due: true, crons: vec![each_second("tick")], ..config() };
+    let mut engine = SteppedEngine::new(&factory, settings, 1);
+    rounds_until(&mut engine, "the first tick", || factory.store().stats().unwrap().in_flight == 1);
+    let job = engine.start_one().unwrap();
+    assert!(job.is_due() && job.document().enqueued_at_s().is_none());
+    assert_eq!(store.stats().unwrap().enqueued, 0);
+    job.finish(Outcome::Discard);
+}
+
+#[test]
+fn two_applications_with_equal_names_have_their_own_ticks() {
+    let factory = factory("two-applications");
+    let plain = |queue: &str, class: &str| {
+        let head = format!(r#"{{"class":"{class}","args":[],"queue":"{queue}""#);
+        Cron::new("nightly", "* * * * * *", "UTC", queue, &head).unwrap()
+    };
+    let engine = |application: &str, cron| {
+        let settings = Config { crons: vec![cron], application: application.into(), ..config() };
+        SteppedEngine::new(&factory, settings, 1)
+    };
+    let rows = [("a", "q1", "A"), ("b", "q1", "A"), ("a", "q2", "A"), ("a", "q3", "B")];
+    let mut engines = rows.map(|(tag, queue, class)| engine(tag, plain(queue, class)));
+    let begin_s = chaton_core::clock::wall_s();
+    rounds_until(&mut engines[0], "the first tick", || {
+        factory.store().stats().unwrap().enqueued == 1
+    });
+    // The others look for the same tick, and perhaps one more.
+    let ticks = |engines: &mut [SteppedEngine]| {
+        for engine in engines.iter_mut() {
+            engine.maintenance.round();
+        }
+        let counts =
+            engines.iter().map(|engine| engine.state.counters.cron_pushed.load(Ordering::Relaxed));
+        counts.min().unwrap()
+    };
+    while ticks(&mut engines) == 0 {
+        assert!(chaton_core::clock::wall_s() < begin_s + 20.0, "an application has no tick");
+    }
+}
+
+#[test]
+fn ticks_of_a_clock_that_was_ahead_are_forgotten_once() {
+    let dir = tempfile::tempdir().unwrap();
+    for factory in [factory("ahead"), sqlite(&dir)] {
+        let mut store = factory.store();
+        let now_s = chaton_core::clock::wall_s();
+        let crons = vec![each_second("tick"), daily(now_s)];
+        note_future_ticks(&mut *store, &crons, now_s);
+        let settings = || Config { crons: crons.clone(), ..config() };
+        let mut first = SteppedEngine::new(&factory, settings(), 1);
+        let second = SteppedEngine::new(&factory, settings(), 2);
+        rounds_until(&mut first, "a tick", || factory.store().stats().unwrap().enqueued > 120);
+        let ticks = store.list(&queue("low"), 0, 10).unwrap();
+        let mut docs = ticks.into_iter().map(|one| Document::parse(one.payload.into()).unwrap());
+        assert!(docs.all(|doc| doc.extra().is_some()), "one was caught up");
+        let lines = |engine: &SteppedEngine| {
+            let lines = engine.feed.lines.lock().clone();
+            lines.iter().filter(|line| line.contains("because the clock was ahead")).count()
+        };
+        assert_eq!((lines(&first), lines(&second)), (1, 0));
+    }
+}
+
+/// What a clock leaves behind that was ahead by a minute: of the first entry all ticks of this time.
+fn note_future_ticks(store: &mut dyn Store, crons: &[Cron], now_s: f64) {
+    let hour = Duration::from_secs(3600);
+    let records: Vec<_> =
+        crons.iter().map(|cron| CronRecord::new(cron, now_s - 9000.0, 0)).collect();
+    for ahead in -60..60 {
+        let key = records[0].tick_key("", &crons[0].name, now_s + f64::from(ahead));
+        let doc = br#"{"class":"A","args":[],"jid":"x"}"#;
+        let job = NewJob { queue: "ahead", payload: doc, at: None, lock: None, bid: None };
+        assert!(store.push_once(&key, hour, &job).unwrap());
+    }
+    let last = format!("{:.0}", now_s + 59.0);
+    for (cron, record) in crons.iter().zip(&records) {
+        let record = serde_json::to_vec(record).unwrap();
+        let last_field = crate::cron::last_field(&cron.name);
+        let fields: [(&str, &[u8]); 2] = [(&cron.name, &record), (&last_field, last.as_bytes())];
+        store.save("chaton:cron:", &fields, hour).unwrap();
+    }
 }
 
 #[test]

@@ -139,6 +139,7 @@ pub fn config() -> Config {
         crons: vec![],
         log: JobLogSettings::default(),
         tag: String::new(),
+        application: String::new(),
         labels: vec![],
         version: "0".into(),
         begins_quiet: false,

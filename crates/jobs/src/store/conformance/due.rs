@@ -180,6 +180,11 @@ pub(crate) fn a_key_pushes_once(fresh: OpenFresh<'_>) {
     assert_eq!(harness.claim_all("me", "q"), ["a"]);
     assert!(!harness.store.push_once("tick:1", TIMEOUT, &job("q", &payload)).unwrap());
     assert_eq!((harness.all(&queue("q")).len(), harness.all(&queue("r")).len()), (0, 1));
+    let lock = |jid| Some(NewLock { key: "k", jid, ttl: TIMEOUT });
+    let locked = |jid| NewJob { lock: lock(jid), ..job("s", &payload) };
+    assert!(other.push_once("tick:3", TIMEOUT, &locked("a")).unwrap());
+    assert!(!other.push_once("tick:4", TIMEOUT, &locked("b")).unwrap(), "another job has the lock");
+    assert_eq!(harness.all(&queue("s")).len(), 1);
 }
 
 pub(crate) fn a_key_pushes_again_after_its_expiry(fresh: OpenFresh<'_>) {

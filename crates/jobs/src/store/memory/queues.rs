@@ -20,8 +20,7 @@ impl MemoryData {
             return false;
         }
         self.ticks.put(key, (), ttl);
-        self.push_one(job);
-        true
+        self.push_one(job) == PushResult::Stored
     }
 
     fn push_one(&mut self, job: &NewJob<'_>) -> PushResult {

@@ -226,6 +226,8 @@ impl Store for TwinStore {
         if fault == Some(Fault::RequestLost) {
             return Err(StoreError::unavailable("push_once: the request was lost"));
         }
+        let at = job.at.map(|at| control.lock().distinct(at));
+        let job = &NewJob { at, ..*job };
         let pushed = self.both("push_once", |yes| *yes, |store| store.push_once(key, ttl, job))?;
         if pushed {
             let mut control = control.lock();
