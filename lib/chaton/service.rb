@@ -119,7 +119,8 @@ module Chaton
     # @param line [String] JSON
     def run_command(line)
       @commands ||= WorkerCommands.new(memory: @memory, tracer_control: @tracer_control,
-                                       running: @native_pool.method(:running), log: @log)
+                                       running: @native_pool.method(:running), log: @log,
+                                       groups: -> { @roles[:streams]&.stats&.fetch(:groups) })
       @commands.call(line)
     end
 

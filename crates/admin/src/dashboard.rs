@@ -37,6 +37,9 @@ const JOBS_MAX: usize = 50;
 /// Jobs of one action on all; the page repeats it until it has been through.
 const ACTION_JOBS_MAX: usize = 200;
 
+/// Batches that are shown.
+const BATCHES_MAX: usize = 100;
+
 /// Settings of the page.
 #[derive(Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -99,6 +102,7 @@ pub(crate) fn has(path: &str) -> bool {
             | "/jobs.json"
             | "/job.json"
             | "/groups.json"
+            | "/batches.json"
     ) || path.starts_with("/actions/")
 }
 
@@ -198,6 +202,10 @@ async fn serve_to_program(request: &AdminRequest, state: &State) -> Answer {
         "/dashboard.json" => Answer::of(200, &document::document(state).await),
         "/history.json" => match history_since(request) {
             Ok((day, since)) => Answer::of(200, &state.dashboard.history.lock().shown(day, since)),
+            Err((status, why)) => Answer::error(status, &why),
+        },
+        "/batches.json" => match batches(state).await {
+            Ok(batches) => Answer::of(200, &batches),
             Err((status, why)) => Answer::error(status, &why),
         },
         "/jobs.json" | "/job.json" | "/groups.json" => match jobs(request, state).await {
@@ -334,6 +342,11 @@ async fn jobs(request: &AdminRequest, state: &State) -> Outcome {
         }
     };
     found.map_err(refused)
+}
+
+async fn batches(state: &State) -> Outcome {
+    let found = store(state)?.call(move |jobs| jobs.batches(BATCHES_MAX)).await;
+    found.map(|batches| json!({ "batches": batches })).map_err(refused)
 }
 
 fn gone() -> (u16, String) {

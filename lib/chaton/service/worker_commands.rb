@@ -9,13 +9,18 @@ module Chaton
     # Runs the commands that a worker gets from the supervisor, and a single process from its control socket. Called on
     # the support thread.
     class WorkerCommands
+      # Partitions that a reply names at most, so that it stays small.
+      PARTITIONS_MAX = 200
+
       # @param memory [Memory::Collector]
       # @param tracer_control [Memory::TracerControl]
       # @param running [#call] lists what runs now
+      # @param groups [#call] the consumer groups with their partitions, or nil
       # @param log [Telemetry::Log]
-      def initialize(memory:, tracer_control:, running:, log:)
+      def initialize(memory:, tracer_control:, running:, groups:, log:)
         @memory = memory
         @running = running
+        @groups = groups
         @tracer_control = tracer_control
         @log = log
       end
@@ -34,10 +39,18 @@ module Chaton
 
       def trace(command)
         case command["action"]
-        when "running" then reply(command, running: @running.call)
+        when "running" then reply(command, running: @running.call, **partitions)
         when "backtraces" then reply(command, threads: Telemetry::Backtraces.read, running: @running.call)
         else @tracer_control.call(command)
         end
+      end
+
+      # Those that are furthest behind.
+      def partitions
+        groups = @groups.call or return {}
+        all = groups.flat_map { |group| group[:partitions].map { |one| { group: group[:name], **one } } }
+        troubles = groups.filter_map { |group| { group: group[:name], text: group[:trouble] } if group[:trouble] }
+        { partitions: all.max_by(PARTITIONS_MAX) { |one| one[:lag] }, partitions_total: all.size, troubles: troubles }
       end
 
       def reply(command, **answer)

@@ -86,6 +86,23 @@ class JobsDashboardTest < Minitest::Test
     assert_equal 0, server.stop(timeout_s: WAIT_S)
   end
 
+  each_store def test_batches_that_have_not_succeeded_are_shown
+    server = boot_jobs(JOBS, config: admin)
+    server.write("mended", "")
+    console(server).run(<<~RUBY)
+      first, second = Chaton::Batch.new, Chaton::Batch.new
+      first.description, second.description = ["first", "second <b>"]
+      first.jobs { Bad.perform_async(1) }
+      second.jobs { 2.times { |n| Bad.set(queue: "orphan").perform_async(n) } }
+    RUBY
+    server.eventually("the first one has succeeded", timeout_s: WAIT_S) do
+      @batches = page(server, "/batches.json", headers: BEARER).json["batches"]
+      @batches.map { |batch| batch["description"] } == ["second <b>"]
+    end
+    assert_equal [2, 2, 0, false], @batches.first.values_at("total", "pending", "failures", "dead")
+    assert_equal 0, server.stop(timeout_s: WAIT_S)
+  end
+
   def test_a_queue_is_paused_and_resumed
     server = boot_jobs(JOBS, config: admin)
     server.write("mended", "")

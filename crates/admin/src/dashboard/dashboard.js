@@ -21,9 +21,9 @@ const SPANS = { "2 min": { seconds: 120, kept: "hour", gap: 25 }, "1 h": { secon
   "24 h": { seconds: 86400, kept: "day", gap: 150 } };
 const past = { hour: { names: [], points: [], every_s: 10, max: 360, asked: 0 }, day: { names: [], points: [], every_s: 60, max: 1440, asked: 0 } };
 let span = "2 min";
-let timer, loading = false, place = null, offset = 0, total = 0, allClasses = false, lastQueues = [];
+let timer, loading = false, place = null, offset = 0, total = 0, allClasses = false, allPartitions = false, lastQueues = [];
 // Of the open list: where the next part begins, where the parts before this one do, and what is searched for.
-let listedAt = 0, next = null, earlier = [], find = { filter: "", group: null, grouped: false };
+let batchesShown = false, batchesAt = 0, listedAt = 0, next = null, earlier = [], find = { filter: "", group: null, grouped: false };
 
 // --- elements ---------------------------------------------------------------------------------------------------
 
@@ -456,6 +456,26 @@ function showStreams(now) {
     setClass(node.children[2], t.stopped ? "n bad" : "n");
     setClass(node.children[8], t.dead_letters ? "n bad" : "n");
   });
+  showPartitions(readers);
+}
+function showPartitions(readers) {
+  const troubles = readers.flatMap((w) => (w.troubles || []).map((one) => ({ ...one, worker: w.worker })));
+  sync($("troubles"), troubles, (t) => `${t.worker} ${t.group}`, () => element("li", "bad"), (node, t) =>
+    setText(node, plain(`Worker ${t.worker}, group ${t.group}: ${t.text}`)));
+  const known = readers.flatMap((w) => (w.partitions || []).map((one) => ({ ...one, worker: w.worker, pid: w.pid })));
+  known.sort((a, b) => b.lag - a.lag || a.topic.localeCompare(b.topic) || a.partition - b.partition);
+  const all = sum(readers.map((w) => w.partitions_total || 0));
+  setText($("partitions-total"), known.length < all ? `(${count(known.length)} of ${count(all)}, those furthest behind)` : "");
+  const offset = (n) => n < 0 ? "–" : count(n);
+  sync($("partitions"), allPartitions ? known : known.slice(0, CLASSES_SHOWN), (p) => `${p.pid} ${p.group} ${p.topic} ${p.partition}`,
+    row("", "soft", "n", "n", "", "n", "n", "n", "n"), (node, p) => {
+      const state = p.missing ? `stopped: records ${count(p.missing[0])} to ${count(p.missing[1] - 1)} are gone`
+        : p.retry_in_ms ? `${p.state}, attempt ${p.attempt}, again in ${time(p.retry_in_ms / 1000)}` : p.state;
+      fillCells(node, p.topic, p.group, p.partition, p.worker, state, offset(p.committed), offset(p.position), offset(p.end), p.lag >= 0 ? count(p.lag) : p.end === 0 ? "0" : "unknown");
+      setClass(node.children[4], p.missing || p.state === "stopped" ? "bad" : p.retry_in_ms ? "warn" : "");
+    });
+  $("more-partitions").hidden = known.length <= CLASSES_SHOWN;
+  setText($("more-partitions"), allPartitions ? "Fewer" : `All ${known.length}`);
 }
 
 function showMemory(now) {
@@ -610,6 +630,23 @@ async function showJob(where, job) {
   } catch (error) { body.replaceChildren(element("p", "bad", error.message)); }
 }
 
+// Batches are looked for while they are shown, and not with each poll: a store may have no list of them.
+async function loadBatches() {
+  if (!batchesShown || Date.now() - batchesAt < SEARCH_EVERY_MS) return;
+  batchesAt = Date.now();
+  try {
+    const { batches } = await get("batches.json");
+    setText($("batches-note"), batches.length ? "" : "All batches have succeeded.");
+    sync($("batches"), batches, (b) => b.bid, row("", "soft", "n", "n", "n", "n", ""), (node, b) => {
+      const nested = b.children_pending ? `, and ${count(b.children_pending)} nested batches` : "";
+      fillCells(node, plain(b.description || "–"), b.parent ? `${b.bid}, in ${b.parent}` : b.bid, count(b.total), count(b.pending) + nested,
+        count(b.failures), when(b.created_at), b.dead ? "a job is dead" : b.complete ? "all ran, not all succeeded" : "runs");
+      setClass(node.children[6], b.dead ? "bad" : b.complete ? "warn" : "");
+      setClass(node.children[4], b.failures ? "n bad" : "n");
+    });
+  } catch (error) { setText($("batches-note"), `Batches are unknown: ${error.message}`); }
+}
+
 // --- actions ----------------------------------------------------------------------------------------------------
 
 async function call(url, options) {
@@ -706,6 +743,7 @@ async function poll() {
     show();
     setText($("updated"), new Date().toLocaleTimeString());
     loadHistory();
+    loadBatches();
     if (!find.filter && !find.group && !find.grouped || Date.now() - listedAt > SEARCH_EVERY_MS) list();
   } catch (error) {
     showAway(error.message);
@@ -731,6 +769,13 @@ $("grouped").addEventListener("click", () => { find = { ...find, group: null, gr
 $("ungroup").addEventListener("click", () => { find = { ...find, group: null }; from(0); });
 $("job-close").addEventListener("click", () => $("job").close());
 $("more-classes").addEventListener("click", () => { allClasses = !allClasses; show(); });
+$("show-batches").addEventListener("click", () => {
+  [batchesShown, batchesAt] = [!batchesShown, 0];
+  $("show-batches").setAttribute("aria-pressed", String(batchesShown));
+  $("batches-part").hidden = !batchesShown;
+  loadBatches();
+});
+$("more-partitions").addEventListener("click", () => { allPartitions = !allPartitions; show(); });
 $("question-no").addEventListener("click", () => $("question").close());
 $("question-yes").addEventListener("click", () => { $("question").close(); answered(); });
 $("threads-close").addEventListener("click", () => $("threads").close());

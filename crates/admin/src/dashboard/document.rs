@@ -120,7 +120,11 @@ fn worker(
     let answers = &mut running.answers.iter();
     let answer = answers.find(|one| one["pid"] == json!(entry.pid) && one["ok"] == true);
     if let Some(answer) = answer {
-        shown["running"] = answer["running"].clone();
+        for name in ["running", "partitions", "partitions_total", "troubles"] {
+            if let Some(said) = answer.get(name) {
+                shown[name] = said.clone();
+            }
+        }
     } else if let Some(silent_s) = running.silent_s(entry.worker) {
         shown["silent_s"] = json!(silent_s);
     }

@@ -61,6 +61,31 @@ pub struct JobDetails {
     pub backtrace: Vec<String>,
 }
 
+/// A batch of jobs that has not succeeded.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct JobBatch {
+    /// Its id, and the id of the one that it is nested in.
+    pub bid: String,
+    #[allow(missing_docs)]
+    pub parent: Option<String>,
+    /// For people.
+    pub description: String,
+    /// When it was made (s since 1970).
+    pub created_at: f64,
+    /// All its jobs, those that have not succeeded, and those whose last run failed.
+    pub total: u64,
+    #[allow(missing_docs)]
+    pub pending: u64,
+    #[allow(missing_docs)]
+    pub failures: u64,
+    /// Nested batches that have not succeeded.
+    pub children_pending: u64,
+    /// All of them ran at least once.
+    pub complete: bool,
+    /// One of its jobs died.
+    pub dead: bool,
+}
+
 /// What is done with stored jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobAction {
@@ -305,6 +330,12 @@ pub trait JobSource: Send {
         filter: &JobFilter,
     ) -> Result<(usize, Option<usize>), String>;
 
+    /// Batches that have not succeeded, `max` at most.
+    ///
+    /// # Errors
+    /// Why the store gives none.
+    fn batches(&mut self, max: usize) -> Result<Vec<JobBatch>, String>;
+
     /// Stops or resumes the claiming of a queue's jobs.
     ///
     /// # Errors
@@ -369,6 +400,10 @@ mod tests {
             _: &JobFilter,
         ) -> Result<(usize, Option<usize>), String> {
             Ok((0, None))
+        }
+
+        fn batches(&mut self, _: usize) -> Result<Vec<JobBatch>, String> {
+            Ok(vec![])
         }
 
         fn pause(&mut self, _: &str, _: bool) -> Result<(), String> {

@@ -5,7 +5,7 @@ use super::*;
 use crate::config::{AdminListener, Config};
 use crate::queues::{QueueSize, StoreSizes};
 use chaton_core::process::scoreboard::{OwnGauges, Scoreboard};
-use stored_jobs::{JobDetails, StoredJob};
+use stored_jobs::{JobBatch, JobDetails, StoredJob};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -246,6 +246,10 @@ impl JobSource for NoJobs {
 
     fn details(&mut self, _: &str, _: &str, _: usize) -> Result<Option<JobDetails>, String> {
         Ok(None)
+    }
+
+    fn batches(&mut self, _: usize) -> Result<Vec<JobBatch>, String> {
+        Ok(vec![])
     }
 
     fn pause(&mut self, _: &str, _: bool) -> Result<(), String> {

@@ -146,6 +146,12 @@ pub trait Store: Send {
     /// The counts of a batch; `None` when it is unknown or has expired.
     fn batch(&mut self, bid: &str) -> Result<Option<BatchStatus>>;
 
+    /// Batches that have not succeeded, `max` at most, the latest ones first where all are known. For people: it may
+    /// read many keys, and then stops at a bound.
+    fn batches(&mut self, _max: usize) -> Result<Vec<BatchStatus>> {
+        Ok(vec![])
+    }
+
     /// Whether the store can be used, at little cost.
     fn probe(&mut self) -> Result<()> {
         self.stats().map(drop)

@@ -5,13 +5,13 @@ use std::io::Read;
 use std::time::{Duration, Instant};
 
 use chaton_admin::dashboard::stored_jobs::{
-    JobAction, JobDetails, JobFilter, JobSource, StoredJob,
+    JobAction, JobBatch, JobDetails, JobFilter, JobSource, StoredJob,
 };
 use chaton_admin::queues::{QueueSize, QueueSource, StoreSizes};
 use chaton_core::clock::wall_s;
 use chaton_jobs::document::{Document, Fields};
 use chaton_jobs::store::{
-    self, JobEntry, JobLocation, QueueStatus, Store, StoreError, StoreOptions,
+    self, BatchStatus, JobEntry, JobLocation, QueueStatus, Store, StoreError, StoreOptions,
 };
 use flate2::read::ZlibDecoder;
 use serde_json::Value;
@@ -161,6 +161,23 @@ impl JobSource for StoreJobs {
     ) -> Result<Option<JobDetails>, String> {
         let place = location(place)?;
         Ok(self.find(&place, jid, offset)?.map(|entry| details(&entry)))
+    }
+
+    fn batches(&mut self, max: usize) -> Result<Vec<JobBatch>, String> {
+        let batches = self.0.batches(max).map_err(sentence)?.into_iter();
+        let batch = |one: BatchStatus| JobBatch {
+            bid: one.bid,
+            parent: one.parent,
+            description: one.description,
+            created_at: one.created_at,
+            total: one.total,
+            pending: one.pending,
+            failures: one.failures,
+            children_pending: one.children_pending,
+            complete: one.complete,
+            dead: one.dead,
+        };
+        Ok(batches.map(batch).collect())
     }
 
     fn pause(&mut self, queue: &str, paused: bool) -> Result<(), String> {

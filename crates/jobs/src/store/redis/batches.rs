@@ -1,5 +1,7 @@
 //! Batches.
 
+use std::collections::BTreeSet;
+
 use super::resp::{Pipeline, RespValue};
 use super::scripts::Script;
 use super::store::{ms, RedisStore};
@@ -8,7 +10,48 @@ use crate::store::types::{
     BatchStatus, NewBatch, BATCH_OPEN_MAX, FAILED_JIDS_MAX, OPEN_BATCHES_MAX,
 };
 
+/// What every batch's key begins with.
+const BATCH_KEY: &str = "chaton:batch:";
+/// Keys that are looked at to find batches, and how many in one round trip: of them there is no list.
+const SCANNED_MAX: usize = 200_000;
+const SCANNED_AT_ONCE: usize = 2_000;
+/// Batches, also those that have succeeded and are kept for a while, whose counts are read.
+const LOOKED_AT_MAX: usize = 1_000;
+
 impl RedisStore {
+    pub(super) fn unfinished_batches(&mut self, max: usize) -> Result<Vec<BatchStatus>> {
+        let (pattern, count) = (format!("{BATCH_KEY}*"), SCANNED_AT_ONCE.to_string());
+        let (mut cursor, mut bids) = ("0".to_owned(), BTreeSet::new());
+        for _ in 0..SCANNED_MAX / SCANNED_AT_ONCE {
+            let words: [&[u8]; 8] = [
+                b"SCAN",
+                cursor.as_bytes(),
+                b"MATCH",
+                pattern.as_bytes(),
+                b"COUNT",
+                count.as_bytes(),
+                b"TYPE",
+                b"hash",
+            ];
+            let mut reply = self.one(&words)?.items().into_iter();
+            cursor = reply.next().map(RespValue::text).unwrap_or_default();
+            let keys = reply.next().map(RespValue::items).unwrap_or_default().into_iter();
+            let found = keys.filter_map(|key| Some(key.text().strip_prefix(BATCH_KEY)?.to_owned()));
+            // Further keys of a batch have another word after its id.
+            bids.extend(found.filter(|bid| !bid.contains(':')));
+            if cursor == "0" || bids.len() >= LOOKED_AT_MAX {
+                break;
+            }
+        }
+        let mut batches = Vec::new();
+        for bid in bids.iter().take(LOOKED_AT_MAX) {
+            batches.extend(self.batch_status(bid)?.filter(|one| !one.success));
+        }
+        batches.sort_by(|a, b| b.created_at.total_cmp(&a.created_at));
+        batches.truncate(max);
+        Ok(batches)
+    }
+
     pub(super) fn open_batch(&mut self, batch: &NewBatch<'_>) -> Result<()> {
         let mut pipeline = Pipeline::new();
         self.conn.script(&mut pipeline, Script::BatchOpen, 6 + 3 * batch.callbacks.len())?;
@@ -34,7 +77,7 @@ impl RedisStore {
     }
 
     pub(super) fn batch_status(&mut self, bid: &str) -> Result<Option<BatchStatus>> {
-        let key = format!("chaton:batch:{bid}");
+        let key = format!("{BATCH_KEY}{bid}");
         let failed = format!("{key}:failed");
         let mut pipeline = Pipeline::new();
         pipeline.command(&[b"HGETALL", key.as_bytes()]);

@@ -187,6 +187,10 @@ impl Store for RedisStore {
         self.remove_open_batches(bid)
     }
 
+    fn batches(&mut self, max: usize) -> Result<Vec<BatchStatus>> {
+        self.unfinished_batches(max)
+    }
+
     fn batch(&mut self, bid: &str) -> Result<Option<BatchStatus>> {
         self.batch_status(bid)
     }

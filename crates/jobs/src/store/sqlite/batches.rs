@@ -254,6 +254,17 @@ fn push_callbacks(tx: &SqliteTransaction<'_>, bid: &str, event: &str) -> Result<
     rows.iter().try_for_each(|(queue, payload)| rows::append(tx, queue, payload))
 }
 
+/// Batches that have not succeeded, the latest ones first.
+pub(super) fn unfinished(conn: &Connection, max: usize) -> Result<Vec<BatchStatus>> {
+    let bids: Vec<String> = conn
+        .prepare_cached(
+            "SELECT bid FROM batches WHERE NOT success AND until>?1 ORDER BY created_at DESC LIMIT ?2",
+        )?
+        .query_map(params![unix_s(), max as i64], |row| row.get(0))?
+        .collect::<Result<_>>()?;
+    bids.iter().filter_map(|bid| status(conn, bid).transpose()).collect()
+}
+
 pub(super) fn status(conn: &Connection, bid: &str) -> Result<Option<BatchStatus>> {
     let found = conn
         .prepare_cached(

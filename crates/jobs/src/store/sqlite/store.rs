@@ -209,6 +209,10 @@ impl Store for SqliteStore {
         self.read(|conn| batches::status(conn, bid))
     }
 
+    fn batches(&mut self, max: usize) -> Result<Vec<BatchStatus>> {
+        self.read(|conn| batches::unfinished(conn, max))
+    }
+
     fn probe(&mut self) -> Result<()> {
         self.read(|conn| inspect::availability(conn, &[])).map(drop)
     }
