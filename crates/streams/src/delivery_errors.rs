@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::error::LogError;
-use crate::receipt::Receipt;
+use crate::receipt::{FailureSink, Receipt};
 
 /// How long a failure waits for somebody to read its receipt, and the shortest time between two
 /// reports.
@@ -57,9 +57,8 @@ pub struct DeliveryErrors {
     changed: Condvar,
 }
 
-impl DeliveryErrors {
-    /// A record of this receipt has failed, the receipt's `failed`th.
-    pub(crate) fn add(&self, receipt: &Arc<Receipt>, failed: usize, topic: &str, error: LogError) {
+impl FailureSink for DeliveryErrors {
+    fn add(&self, receipt: &Arc<Receipt>, failed: usize, topic: &str, error: LogError) {
         let lost = DeliveryError { topic: topic.into(), records: 1, error };
         let mut state = self.state.lock();
         if let Some(last) = state.unread.last_mut() {
@@ -77,7 +76,9 @@ impl DeliveryErrors {
         }
         self.changed_now(state);
     }
+}
 
+impl DeliveryErrors {
     /// A producer complains, and tries again.
     pub(crate) fn complain(&self, error: LogError) {
         let mut state = self.state.lock();
@@ -178,7 +179,7 @@ mod tests {
     use crate::error::ErrorKind;
 
     fn fail(errors: &Arc<DeliveryErrors>, topic: &str) -> Arc<Receipt> {
-        let receipt = Arc::new(Receipt::watched(1, errors));
+        let receipt = Arc::new(Receipt::watched(1, errors.clone()));
         receipt.fail(0, topic, LogError::new(ErrorKind::Unreachable, "gone"));
         receipt
     }
@@ -210,7 +211,7 @@ mod tests {
         assert_eq!(read.failures().len(), 1);
         assert_eq!(errors.rest(), []);
         // Two records; only the first failure was read.
-        let partly = Arc::new(Receipt::watched(2, &errors));
+        let partly = Arc::new(Receipt::watched(2, errors.clone()));
         partly.fail(0, "a", LogError::new(ErrorKind::Unreachable, "gone"));
         assert_eq!(partly.failed(), 1);
         partly.fail(1, "b", LogError::new(ErrorKind::Full, "full"));
@@ -221,7 +222,7 @@ mod tests {
     #[test]
     fn a_failure_during_a_wait_is_told_when_the_wait_ends_without_it() {
         let errors = Arc::new(DeliveryErrors::default());
-        let receipt = Arc::new(Receipt::watched(2, &errors));
+        let receipt = Arc::new(Receipt::watched(2, errors.clone()));
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| receipt.wait(Duration::from_secs(60)));
             while !receipt.is_awaited() {

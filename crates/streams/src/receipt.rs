@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::delivery_errors::DeliveryErrors;
 use crate::error::LogError;
 
 /// Where a record was written.
@@ -32,6 +31,12 @@ struct State {
     waiting: usize,
 }
 
+/// Hears of each record that has failed.
+pub trait FailureSink: Send + Sync {
+    /// A record of this receipt has failed, the receipt's `failed`th.
+    fn add(&self, receipt: &Arc<Receipt>, failed: usize, topic: &str, error: LogError);
+}
+
 type OnDone = Box<dyn FnOnce(&Receipt) + Send>;
 
 /// Follows one record, or several sent together, until each is durable or has failed.
@@ -40,7 +45,7 @@ pub struct Receipt {
     changed: Condvar,
     on_done: Mutex<Option<OnDone>>,
     /// Is told of failures that nobody reads here.
-    unread: Option<Arc<DeliveryErrors>>,
+    unread: Option<Arc<dyn FailureSink>>,
 }
 
 impl Receipt {
@@ -56,8 +61,8 @@ impl Receipt {
     }
 
     /// Like [`Receipt::new`]; `errors` is told of failures that nobody reads.
-    pub fn watched(records: usize, errors: &Arc<DeliveryErrors>) -> Self {
-        Self { unread: Some(errors.clone()), ..Self::new(records) }
+    pub fn watched(records: usize, errors: Arc<dyn FailureSink>) -> Self {
+        Self { unread: Some(errors), ..Self::new(records) }
     }
 
     /// Like [`Receipt::new`]; calls `on_done` once, on the log's thread, when the last record has

@@ -14,7 +14,7 @@ use magnus::rb_sys::protect;
 use magnus::Error;
 use rb_sys::Qnil;
 
-use crate::preempt::symbol;
+use crate::symbol::symbol;
 
 type Unblock<'a> = &'a (dyn Fn() + Sync);
 

@@ -6,7 +6,7 @@ use std::ffi::{c_int, c_uint, c_void};
 use magnus::rb_sys::protect;
 use rb_sys::VALUE;
 
-use crate::preempt::symbol;
+use crate::symbol::symbol;
 
 /// The thread wants the GVL.
 pub const READY: c_uint = 1 << 1;

@@ -30,6 +30,7 @@ mod scoreboard;
 mod stack;
 #[cfg(feature = "streams")]
 mod streams;
+mod symbol;
 #[cfg_attr(not(feature = "traces"), path = "traces_off.rs")]
 mod traces;
 mod web;
@@ -77,7 +78,7 @@ fn init(ruby: &Ruby) -> Result<(), Error> {
     admin::define(ruby, native)?;
     in_flight::define(ruby, native)?;
     pool::define(ruby, native)?;
-    traces::define(native)?;
+    traces::native::define(native)?;
     memory::define(ruby, native)?;
     web::pinned_strings::define(ruby, native)?;
     web::request::define(ruby, native)?;

@@ -19,14 +19,23 @@ use crate::document_sections::DocumentSections;
 use crate::gvl::{check_interrupts, let_others_run, without_gvl};
 use crate::gvl_tracker::{self, TrackedThread};
 use crate::handle::Handle;
-use crate::memory::collector::Collector;
 use crate::memory::{gc_monitor, thread_memory};
 use crate::scoreboard::RbScoreboard;
+use crate::symbol::symbol;
 use crate::{error, preempt, stack, traces};
 
 /// Wraps work as a Ruby object for the thread with this index, which has taken it.
 /// Returns `None` and releases the work when it may no longer start.
 pub type WrapWork = Box<dyn Fn(&Ruby, Arc<dyn Work>, usize) -> Option<Value> + Send + Sync>;
+
+/// What is done between two units of work.
+pub trait BetweenUnits: Sync {
+    /// A pool thread has ended a unit and is about to take the next.
+    ///
+    /// # Errors
+    /// What Ruby raises meanwhile.
+    fn after_unit(&self) -> Result<(), Error>;
+}
 
 /// The state of a Ruby pool.
 pub struct PoolInner {
@@ -36,8 +45,8 @@ pub struct PoolInner {
     pub document: DocumentSections,
     /// How each engine's work becomes a Ruby object, set when the engine starts.
     wrappers: [OnceLock<WrapWork>; Role::ALL.len()],
-    /// Collects garbage between units of work, when memory is governed.
-    pub collector: OnceLock<&'static Collector>,
+    /// Set when memory is governed.
+    pub between_units: OnceLock<&'static dyn BetweenUnits>,
     scheduler: Mutex<Option<Scheduler>>,
     channel: Option<Arc<SupervisorChannel>>,
 }
@@ -94,7 +103,7 @@ impl RbPool {
             pool,
             document,
             wrappers: Default::default(),
-            collector: OnceLock::new(),
+            between_units: OnceLock::new(),
             scheduler: Mutex::new(Some(scheduler)),
             channel,
         }))))
@@ -191,7 +200,7 @@ impl RbPool {
 /// With `RUBY_MN_THREADS`, Ruby threads move between native threads. The calling one
 /// stays on its own from now on: CPU clocks and thread-locals belong to native threads.
 fn keep_native_thread() {
-    if let Some(keep) = preempt::symbol(c"rb_thread_lock_native_thread") {
+    if let Some(keep) = symbol(c"rb_thread_lock_native_thread") {
         // SAFETY: signature of ruby/thread.h, 3.4 and later; called by a Ruby thread.
         unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> bool>(keep)() };
     }
@@ -232,7 +241,7 @@ impl RbPoolThread {
         let Some(thread) = thread.as_ref() else { return Ok(ruby.qnil().as_value()) };
         traces::work_ends();
         if gc_monitor::work_ends() {
-            if let Some(collector) = rb_self.inner.collector.get() {
+            if let Some(collector) = rb_self.inner.between_units.get() {
                 collector.after_unit()?;
             }
         }

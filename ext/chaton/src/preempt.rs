@@ -24,6 +24,7 @@ use std::sync::OnceLock;
 use magnus::{prelude::*, Error, Ruby};
 
 use crate::gvl;
+use crate::symbol::symbol;
 
 type Job = unsafe extern "C-unwind" fn(*mut c_void);
 type Preregister = unsafe extern "C" fn(c_uint, Job, *mut c_void) -> c_uint;
@@ -161,11 +162,4 @@ unsafe extern "C-unwind" fn nothing(_: *mut c_void) {}
 
 unsafe extern "C-unwind" fn hand_over(_: *mut c_void) {
     gvl::let_others_run();
-}
-
-/// The address of a function of this Ruby, if it has it.
-pub fn symbol(name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: a C string; the process itself is searched.
-    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
-    (!found.is_null()).then_some(found)
 }

@@ -2,7 +2,7 @@
 
 pub mod batch;
 pub mod client;
-pub mod detached_batch;
+mod detached_batch;
 pub mod engine;
 mod log_error;
 mod new_record;
@@ -17,6 +17,7 @@ use magnus::{Error, RModule, Ruby};
 pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     record::define(ruby, native)?;
     batch::define(ruby, native)?;
+    detached_batch::define(ruby, native)?;
     receipt::define(ruby, native)?;
     reader::define(ruby, native)?;
     client::define(ruby, native)?;

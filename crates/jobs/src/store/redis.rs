@@ -29,7 +29,7 @@ mod resp;
 mod resp_stream;
 mod rights;
 mod scripts;
-mod sentinel;
+mod server;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -41,8 +41,9 @@ use std::sync::Arc;
 
 use super::options::StoreOptions;
 use super::traits::{Result, Store, StoreFactory, StoreWatch};
-use connection::{RedisConnection, ServerHandle};
+use connection::RedisConnection;
 use redis_address::RedisAddress;
+use server::ServerHandle;
 use store::RedisStore;
 use watch::RedisWatch;
 

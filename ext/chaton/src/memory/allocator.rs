@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use magnus::{Error, RHash, Ruby};
 
 use crate::gvl::without_gvl;
-use crate::preempt::symbol;
+use crate::symbol::symbol;
 
 type Mallctl =
     unsafe extern "C" fn(*const c_char, *mut c_void, *mut usize, *mut c_void, usize) -> c_int;

@@ -22,7 +22,7 @@ use super::gc_monitor::{self, GcMonitor};
 use super::tracer_hooks;
 use crate::gvl::without_gvl;
 use crate::handle::Handle;
-use crate::pool::RbPool;
+use crate::pool::{BetweenUnits, RbPool};
 
 /// Shortest time between two readings of the allocator's figures (ns), which cost microseconds.
 const HELD_EVERY_NS: u64 = 100_000_000;
@@ -86,13 +86,13 @@ unsafe impl Send for Collector {}
 // SAFETY: as above.
 unsafe impl Sync for Collector {}
 
-impl Collector {
+impl BetweenUnits for Collector {
     /// Counts a finished unit and collects if that is due. Call with the GVL, on the
     /// thread that ran the unit, before it takes the next one.
     ///
     /// # Errors
     /// What Ruby raised or threw meanwhile: interrupts, finalizers.
-    pub fn after_unit(&self) -> Result<(), Error> {
+    fn after_unit(&self) -> Result<(), Error> {
         self.units.fetch_add(1, Relaxed);
         let reading = self.read();
         let budget = self.budget();
@@ -116,7 +116,9 @@ impl Collector {
         }
         Ok(())
     }
+}
 
+impl Collector {
     fn ask_to_trim(&self, reading: &GcReading) -> Result<(), Error> {
         if reading.churned_bytes >= collect::TRIM_BYTES {
             self.pool.set_idle_timer(self.delays.trim_ns);
@@ -444,7 +446,7 @@ impl RbCollector {
         collector.note_full(&mut seen);
         drop(seen);
         collector.eden.publish(&parts.pool.gauges().heap);
-        let _ = parts.collector.set(collector);
+        let _ = parts.between_units.set(collector);
         Ok(Self(Handle::new(collector)))
     }
 

@@ -8,7 +8,7 @@ use chaton_memory::profile::{CollectionKind, ObjectState};
 use magnus::Ruby;
 use rb_sys::{ID, VALUE};
 
-use crate::preempt::symbol;
+use crate::symbol::symbol;
 
 /// `rb_obj_gc_flags`, until Ruby 3.4.
 type GcFlags = unsafe extern "C" fn(VALUE, *mut ID, usize) -> usize;

@@ -19,7 +19,6 @@ use magnus::{
 };
 use rb_sys::VALUE;
 
-use super::detached_batch;
 use super::new_record::{pass_on, RubyRecord};
 use super::position::position;
 use super::record::{binary, RbRecord};
@@ -340,10 +339,6 @@ fn to_ruby(ruby: &Ruby, verdict: BatchVerdict) -> Value {
 pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     let class = native.define_class("Batch", ruby.class_object())?;
     class.undef_default_alloc_func();
-    class.define_singleton_method("build", function!(detached_batch::build, 3))?;
-    class.define_method("calls", method!(detached_batch::calls, 0))?;
-    // The former names of two methods.
-    class.define_alias("outcome", "calls")?;
     class.define_method("kind", method!(RbBatch::kind, 0))?;
     class.define_method("route", method!(|b: &RbBatch| b.batch.route(), 0))?;
     class.define_method("topic", method!(RbBatch::topic, 0))?;

@@ -120,7 +120,7 @@ impl RbStreamsClient {
     fn begin(&self, records: usize) -> Result<(Arc<dyn Producer>, Arc<Receipt>), Error> {
         let opened = self.open()?;
         let producer = opened.producer().map_err(|e| log_error::raised(&e))?;
-        Ok((producer, Arc::new(Receipt::watched(records, &opened.errors))))
+        Ok((producer, Arc::new(Receipt::watched(records, opened.errors.clone()))))
     }
 
     #[allow(clippy::too_many_arguments)] // The fields of a record.

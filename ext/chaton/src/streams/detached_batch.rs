@@ -5,7 +5,10 @@ use std::sync::Arc;
 use chaton_streams::batch::{Batch, BatchOutcome};
 use chaton_streams::log::{Partition, Position};
 use chaton_streams::record::{ChunkBuilder, OwnedRecord};
-use magnus::{prelude::*, Error, IntoValue, RArray, RHash, RString, Ruby, TryConvert, Value};
+use magnus::{
+    function, method, prelude::*, Error, IntoValue, RArray, RHash, RModule, RString, Ruby,
+    TryConvert, Value,
+};
 
 use super::batch::RbBatch;
 use super::new_record::headers_of;
@@ -20,7 +23,7 @@ type RecordRow = (Option<RString>, Option<RString>, Option<RHash>, Option<i64>, 
 ///
 /// # Errors
 /// `TypeError`; `ArgumentError` for offsets that do not rise.
-pub fn build(ruby: &Ruby, topic: String, partition: i32, rows: RArray) -> Result<Value, Error> {
+fn build(ruby: &Ruby, topic: String, partition: i32, rows: RArray) -> Result<Value, Error> {
     let mut builder = ChunkBuilder::default();
     let mut next = 0;
     for index in 0..rows.len() {
@@ -43,7 +46,7 @@ pub fn build(ruby: &Ruby, topic: String, partition: i32, rows: RArray) -> Result
 }
 
 /// What the consumer did with a batch that was built.
-pub fn calls(ruby: &Ruby, batch: &RbBatch) -> Result<RHash, Error> {
+fn calls(ruby: &Ruby, batch: &RbBatch) -> Result<RHash, Error> {
     let calls = batch.batch().calls();
     let hash = ruby.hash_new();
     let set = |name, value: Value| hash.aset(ruby.to_symbol(name), value);
@@ -95,4 +98,13 @@ fn record_to_ruby(ruby: &Ruby, record: &OwnedRecord) -> Result<RArray, Error> {
     row.push(record.partition)?;
     row.push(record.timestamp_ms)?;
     Ok(row)
+}
+
+/// Adds the methods to the class.
+pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
+    let class = native.define_class("Batch", ruby.class_object())?;
+    class.define_singleton_method("build", function!(build, 3))?;
+    class.define_method("calls", method!(calls, 0))?;
+    // The former names of two methods.
+    class.define_alias("outcome", "calls")
 }

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use chaton_core::event_fd::EventFd;
 
-use super::connection::{RedisConnection, ServerHandle};
+use super::connection::RedisConnection;
 use super::due::read_next_at;
 use super::resp::{Pipeline, RespValue};
+use super::server::ServerHandle;
 use super::store::ms;
 use super::transport::PollResult;
 use crate::store::error::StoreError;

@@ -1,17 +1,18 @@
-//! Sentinels: servers that know where the primary is, and report when there is another one.
+//! The server that connections are made to, and the sentinels that know where it is and report when there is
+//! another one.
 
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chaton_core::event_fd::EventFd;
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags};
 
-use super::connection::ServerHandle;
 use super::errors;
-use super::redis_address::{Endpoint, SentinelOptions};
+use super::redis_address::{Endpoint, RedisAddress, SentinelOptions};
 use super::resp::{Pipeline, RespValue};
 use super::resp_stream::RespStream;
 use super::transport::{PollResult, Transport};
@@ -26,6 +27,122 @@ const SWITCHES: [&[u8]; 2] = [b"+switch-master", b"+promoted-slave"];
 const PING_EVERY: Duration = Duration::from_secs(10);
 /// Pause before another sentinel is listened to.
 const LISTEN_AGAIN: Duration = Duration::from_secs(1);
+
+/// Least time between two questions to sentinels whether a primary without replicas was replaced. A planned
+/// failover takes a second or two, and each question is a connection.
+const ASK_AGAIN: Duration = Duration::from_millis(500);
+
+/// What all connections to one server share.
+pub struct ServerHandle {
+    /// Where the server is.
+    pub address: RedisAddress,
+    /// A warning about the server's settings, set by each connect.
+    pub warning: Mutex<Option<String>>,
+    /// How often the server said that it cannot be used now: it is a replica, or it loads. Connections
+    /// that were made before are closed, so that the next ones look the address up anew.
+    pub departures: AtomicU64,
+    /// Ends the waits of watches when the server is left.
+    watches: Mutex<Vec<Weak<EventFd>>>,
+    /// Index of the sentinel that answered last; it is asked first.
+    pub sentinel: AtomicUsize,
+    /// The primary that sentinels named to the last connection since the last departure.
+    primary: Mutex<Option<Endpoint>>,
+    /// When they were last asked because it lacks replicas; held while they are.
+    asked: Mutex<Option<Instant>>,
+    /// Begins with the first connection; only with sentinels.
+    switches: Mutex<Option<SwitchListener>>,
+    /// Whether threads may be started.
+    forks: bool,
+    /// Fails the calls that wait for a primary that was replaced; only with sentinels.
+    pub cut: Mutex<Option<Arc<EventFd>>>,
+}
+
+impl ServerHandle {
+    /// The server at this address, for a process that `forks` workers or does not.
+    pub fn new(address: RedisAddress, forks: bool) -> Self {
+        Self {
+            cut: Mutex::new(new_cut(&address)),
+            address,
+            warning: Mutex::new(None),
+            departures: AtomicU64::new(0),
+            watches: Mutex::default(),
+            sentinel: AtomicUsize::new(0),
+            primary: Mutex::new(None),
+            asked: Mutex::new(None),
+            switches: Mutex::new(None),
+            forks,
+        }
+    }
+
+    /// Where a new connection is made to. With sentinels, a process that has a connection also listens to
+    /// one of them.
+    pub fn endpoint(self: &Arc<Self>) -> Result<Endpoint> {
+        let Some(options) = &self.address.sentinel else {
+            return Ok(self.address.endpoints[0].clone());
+        };
+        let found = find_primary(self, options)?;
+        // The switch was not heard of.
+        if self.is_left_by(&found) {
+            self.leave(self.departures.load(Ordering::Relaxed));
+        }
+        *self.primary.lock() = Some(found.clone());
+        let mut switches = self.switches.lock();
+        if switches.is_none() && !self.forks {
+            *switches = SwitchListener::start(self);
+        }
+        Ok(found)
+    }
+
+    /// Whether sentinels know another primary than the one that refuses writes for want of replicas. Of many
+    /// refusals one asks; the others are refused.
+    pub fn is_replaced(&self) -> bool {
+        let Some(options) = &self.address.sentinel else { return false };
+        let Some(mut asked) = self.asked.try_lock() else { return false };
+        if asked.is_some_and(|at| at.elapsed() < ASK_AGAIN) {
+            return false;
+        }
+        let found = find_primary(self, options);
+        *asked = Some(Instant::now());
+        found.is_ok_and(|primary| self.is_left_by(&primary))
+    }
+
+    /// Whether sentinels named another primary than this one to the last connection.
+    fn is_left_by(&self, primary: &Endpoint) -> bool {
+        self.primary.lock().as_ref().is_some_and(|last| last != primary)
+    }
+
+    /// Ends all connections, also those whose call waits for the old primary, since this is the new one; not
+    /// again if the last connection was made to it.
+    pub fn leave_primary_for(&self, new: &Endpoint) {
+        if self.primary.lock().as_ref() == Some(new) {
+            return;
+        }
+        let cut = std::mem::replace(&mut *self.cut.lock(), new_cut(&self.address));
+        self.leave(self.departures.load(Ordering::Relaxed));
+        cut.iter().for_each(|cut| cut.notify());
+    }
+
+    /// Leaving the server ends the waits for this event, too.
+    pub fn add_watch(&self, interrupt: &Arc<EventFd>) {
+        let mut watches = self.watches.lock();
+        watches.retain(|watch| watch.strong_count() > 0);
+        watches.push(Arc::downgrade(interrupt));
+    }
+
+    /// Ends all connections that were made since `departures` departures. If another thread was
+    /// first, they have ended already.
+    pub fn leave(&self, departures: u64) {
+        let (all, next) = (&self.departures, departures + 1);
+        if all.compare_exchange(departures, next, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            *self.primary.lock() = None;
+            self.watches.lock().iter().filter_map(Weak::upgrade).for_each(|watch| watch.notify());
+        }
+    }
+}
+
+fn new_cut(address: &RedisAddress) -> Option<Arc<EventFd>> {
+    address.sentinel.as_ref().and_then(|_| EventFd::new().ok().map(Arc::new))
+}
 
 /// The primary's address by the first sentinel that knows it. The sentinel that answered last is
 /// asked first. All of them share the time to connect.
