@@ -139,6 +139,7 @@ impl Database {
         let results: Vec<_> = writes.iter().map(|write| write.result.clone()).collect();
         let done = catch_unwind(AssertUnwindSafe(|| self.transact(writes)));
         let done = done.unwrap_or_else(|_| Err(panicked(&self.path)));
+        self.close_after(done.as_ref().err());
         for result in results {
             *result.lock() = Some(done.clone());
         }
@@ -304,7 +305,17 @@ impl Database {
         if result.is_err() {
             *reader = None;
         }
+        drop(reader);
+        self.close_after(result.as_ref().err());
         result
+    }
+
+    /// Closes both connections after a failure of the disk. While one of them is open SQLite keeps the file's descriptors
+    /// of the other one, and uses them again instead of opening the file.
+    fn close_after(&self, error: Option<&StoreError>) {
+        if error.is_some_and(|error| error.kind == StoreErrorKind::Unavailable) {
+            self.connections.close();
+        }
     }
 
     /// Ends the waits for a change in all processes.

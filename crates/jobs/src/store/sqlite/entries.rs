@@ -88,6 +88,9 @@ fn take(tx: &SqliteTransaction<'_>, from: &JobLocation, entry: &JobEntry) -> Res
             .prepare_cached("DELETE FROM entries WHERE id=?1 AND kind=?2 AND payload=?3")?
             .execute(params![entry.row, kind, entry.payload])?,
     };
+    if taken > 0 && matches!(from, JobLocation::Queue(_)) {
+        rows::note_hole(tx, entry.row)?;
+    }
     Ok(taken > 0)
 }
 

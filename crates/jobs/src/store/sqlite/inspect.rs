@@ -31,13 +31,20 @@ pub(super) fn stats(conn: &Connection, lease_s: f64) -> Result<Stats> {
     Ok(Stats {
         processed: count("SELECT coalesce(sum(value), 0) FROM counters WHERE name='processed'")?,
         failed: count("SELECT coalesce(sum(value), 0) FROM counters WHERE name='failed'")?,
-        enqueued: count("SELECT count(*) FROM waiting")?,
+        enqueued: enqueued(conn)?,
         scheduled: count("SELECT count(*) FROM entries WHERE kind=0")?,
         retries: count("SELECT count(*) FROM entries WHERE kind=1")?,
         dead: count("SELECT count(*) FROM entries WHERE kind=2")?,
         in_flight: count("SELECT count(*) FROM flights")?,
         processes: processes::processes(conn, lease_s)?.len() as u64,
     })
+}
+
+/// Jobs in all queues.
+fn enqueued(conn: &Connection) -> Result<u64> {
+    let mut select = conn.prepare_cached("SELECT id FROM queues")?;
+    let ids: Vec<i64> = select.query_map([], |row| row.get(0))?.collect::<Result<_>>()?;
+    ids.into_iter().map(|id| rows::size(conn, id).map(|size| size as u64)).sum()
 }
 
 pub(super) fn queues(conn: &Connection, now_s: f64) -> Result<Vec<QueueStatus>> {
@@ -47,9 +54,7 @@ pub(super) fn queues(conn: &Connection, now_s: f64) -> Result<Vec<QueueStatus>> 
         .collect::<Result<_>>()?;
     let seen = |(id, name, paused): (i64, String, bool)| {
         let (first, last) = rows::queue_rows(id);
-        let size: i64 = conn
-            .prepare_cached("SELECT count(*) FROM waiting WHERE id BETWEEN ?1 AND ?2")?
-            .query_row([first, last], |row| row.get(0))?;
+        let size = rows::size(conn, id)?;
         let next: Option<Vec<u8>> = conn
             .prepare_cached(
                 "SELECT payload FROM waiting WHERE id BETWEEN ?1 AND ?2 ORDER BY id LIMIT 1",

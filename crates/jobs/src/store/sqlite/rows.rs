@@ -55,6 +55,44 @@ pub(super) fn holds_any(conn: &Connection, queue: i64) -> Result<bool> {
         .query_row(queue_rows(queue), |row| row.get(0))
 }
 
+/// The first and the last row of a queue's jobs; `None`: it is empty.
+fn ends(conn: &Connection, queue: i64) -> Result<Option<(i64, i64)>> {
+    let ends: (Option<i64>, Option<i64>) = conn
+        .prepare_cached(
+            "SELECT (SELECT min(id) FROM waiting WHERE id BETWEEN ?1 AND ?2),
+             (SELECT max(id) FROM waiting WHERE id BETWEEN ?1 AND ?2)",
+        )?
+        .query_row(queue_rows(queue), |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(ends.0.zip(ends.1))
+}
+
+/// How many jobs a queue holds, without looking at each: its rows follow each other, but for the holes.
+pub(super) fn size(conn: &Connection, queue: i64) -> Result<i64> {
+    let Some((first, last)) = ends(conn, queue)? else { return Ok(0) };
+    let holes: i64 = conn
+        .prepare_cached("SELECT count(*) FROM holes WHERE id BETWEEN ?1 AND ?2")?
+        .query_row([first, last], |row| row.get(0))?;
+    Ok(last - first + 1 - holes)
+}
+
+/// Notes that a person has removed the job of this row. Holes that are not between jobs any more are forgotten: their
+/// rows are used again. [`back`] and [`prepend`] forget those that claims have left behind.
+pub(super) fn note_hole(tx: &SqliteTransaction<'_>, row: i64) -> Result<()> {
+    let queue = row / (2 * SPAN);
+    tx.conn.prepare_cached("INSERT OR IGNORE INTO holes(id) VALUES(?1)")?.execute([row])?;
+    let (first, last) = queue_rows(queue);
+    let Some((min, max)) = ends(tx.conn, queue)? else { return forget_holes(tx, first, last) };
+    forget_holes(tx, first, min)?;
+    forget_holes(tx, max, last)
+}
+
+fn forget_holes(tx: &SqliteTransaction<'_>, first: i64, last: i64) -> Result<()> {
+    tx.conn
+        .prepare_cached("DELETE FROM holes WHERE id BETWEEN ?1 AND ?2")?
+        .execute([first, last])
+        .map(|_| ())
+}
+
 /// Adds a job at the back of a queue.
 pub(super) fn append(tx: &SqliteTransaction<'_>, queue: &str, payload: &[u8]) -> Result<()> {
     let row = back(tx, queue_id(tx, queue)?)?;
@@ -68,6 +106,7 @@ pub(super) fn prepend(tx: &SqliteTransaction<'_>, queue: &str, payload: &[u8]) -
         .conn
         .prepare_cached("SELECT min(id) FROM waiting WHERE id BETWEEN ?1 AND ?2")?
         .query_row([first, last], |row| row.get(0))?;
+    forget_holes(tx, first, min.map_or(last, |min| min - 1))?;
     insert(tx, min.map_or(first + SPAN, |min| min - 1), payload)
 }
 
@@ -78,6 +117,9 @@ pub(super) fn back(tx: &SqliteTransaction<'_>, queue: i64) -> Result<i64> {
         .conn
         .prepare_cached("SELECT max(id) FROM waiting WHERE id BETWEEN ?1 AND ?2")?
         .query_row([first, last], |row| row.get(0))?;
+    if max.is_none() {
+        forget_holes(tx, first, last)?;
+    }
     Ok(max.map_or(first + SPAN, |max| max + 1))
 }
 

@@ -67,12 +67,14 @@ CREATE TABLE cancels(jid TEXT PRIMARY KEY, until REAL NOT NULL) WITHOUT ROWID;
 
 /// Tables that an older version does not know: it ignores them, and can use the same file at the same time.
 /// `listed` and `unlisted`: jobs that were ever in `batch_jobs`, and jobs pushed by an older version that
-/// have succeeded. `owner` is set while the batch is open.
+/// have succeeded. `owner` is set while the batch is open. `holes`: rows between those of a queue's jobs whose job a
+/// person has removed.
 const LATER_TABLES: &str = "
 CREATE TABLE IF NOT EXISTS batch_jobs(bid TEXT NOT NULL, jid TEXT NOT NULL,
     PRIMARY KEY(bid, jid)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS batch_lists(bid TEXT PRIMARY KEY, listed INTEGER NOT NULL DEFAULT 0,
     unlisted INTEGER NOT NULL DEFAULT 0, owner TEXT, opened_at REAL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS holes(id INTEGER PRIMARY KEY);
 CREATE INDEX IF NOT EXISTS open_batches ON batch_lists(opened_at) WHERE owner IS NOT NULL;
 ";
 

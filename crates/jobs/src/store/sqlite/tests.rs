@@ -2,6 +2,7 @@
 
 mod faults;
 mod sharing;
+mod sizes;
 
 use std::path::PathBuf;
 use std::sync::Arc;

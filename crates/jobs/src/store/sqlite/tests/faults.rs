@@ -1,5 +1,6 @@
 //! Files that are foreign, damaged, locked, removed or full.
 
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -108,6 +109,35 @@ fn a_removed_file_is_reported_once() {
     assert!(watch.arm(&["q".into()]).unwrap().ready);
     push(&mut *store, "d").unwrap();
     assert!(matches!(watch.wait(Duration::from_secs(20)).unwrap(), StoreEvent::Changed { .. }));
+}
+
+/// Puts a directory behind the descriptors of a file: it cannot be read or written through them.
+fn break_descriptors(path: &Path) {
+    let folder = std::fs::File::open("/").unwrap();
+    for entry in std::fs::read_dir("/proc/self/fd").unwrap().flatten() {
+        let fd: i32 = entry.file_name().to_str().unwrap().parse().unwrap();
+        if std::fs::read_link(entry.path()).is_ok_and(|target| target == path) {
+            // SAFETY: both are open; SQLite only gets errors by the second one.
+            assert_eq!(unsafe { libc::dup2(folder.as_raw_fd(), fd) }, fd);
+        }
+    }
+}
+
+#[test]
+fn a_file_is_opened_again_after_its_disk_has_failed() {
+    let _alone = ALONE.lock();
+    let place = TemporaryStore::new(|_| {});
+    let mut store = place.store();
+    push(&mut *store, "a").unwrap();
+    assert_eq!(store.stats().unwrap().enqueued, 1);
+    for end in ["", "-wal"] {
+        break_descriptors(&side_files::with_suffix(&place.path(), end));
+    }
+    let (kind, message) = kind_of(push(&mut *store, "b"));
+    assert_eq!(kind, StoreErrorKind::Unavailable);
+    assert!(message.contains("its disk failed"), "{message}");
+    push(&mut *store, "b").unwrap();
+    assert_eq!(store.stats().unwrap().enqueued, 2);
 }
 
 /// A small file system in memory, unmounted when dropped.
