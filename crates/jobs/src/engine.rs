@@ -34,7 +34,6 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::outcome::Outcome;
 use crate::store::{StoreError, StoreErrorKind, StoreFactory};
 use chaton_core::engine::{self, Feed, Released};
 use chaton_core::work::Work;
@@ -185,9 +184,15 @@ impl engine::Engine for Engine {
     fn give_up(&self) -> Released {
         // What waits goes first: an interrupted thread must find nothing to start.
         let waiting = self.release_waiting();
+        let (now_s, config) = (self.state.now_s(), &self.state.config);
+        let gauges = config.gauges.as_ref().filter(|_| config.supervised);
+        let asked = gauges.is_none_or(|gauges| gauges.is_asked_to_stop());
         let requeued = self.running_jobs().into_iter().filter(|job| {
-            let payload = orphans::stopped(job.document());
-            job.finish(Outcome::Requeue { payload, queue: None })
+            let outcome = orphans::stopped(job.document(), asked || job.is_due(), now_s);
+            let line = orphans::stopped_line(job.document(), &outcome);
+            let ended = job.finish(outcome);
+            self.state.warn(line.filter(|_| ended));
+            ended
         });
         Released { waiting, running: requeued.map(|job| job.id()).collect() }
     }

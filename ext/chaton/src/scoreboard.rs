@@ -68,6 +68,7 @@ impl RbScoreboard {
         hash.aset(ruby.to_symbol("queue_age_ms"), slot.queue_age_ms.load(Relaxed))?;
         hash.aset(ruby.to_symbol("hogged"), flag(&slot.hogged))?;
         hash.aset(ruby.to_symbol("accepting"), flag(&slot.accepting))?;
+        hash.aset(ruby.to_symbol("replaced"), slot.is_replaced())?;
         hash.aset(ruby.to_symbol("requests_total"), slot.requests_total.load(Relaxed))?;
         hash.aset(ruby.to_symbol("shed_total"), slot.shed_total.load(Relaxed))?;
         hash.aset(ruby.to_symbol("finished_total"), slot.finished_total.load(Relaxed))?;
@@ -94,6 +95,12 @@ impl RbScoreboard {
         Ok(rows)
     }
 
+    fn note_stop(ruby: &Ruby, rb_self: &Self, index: usize, replaced: bool) -> Result<(), Error> {
+        rb_self.check(ruby, index)?;
+        rb_self.0.slot(index).note_stop(replaced);
+        Ok(())
+    }
+
     fn clear(ruby: &Ruby, rb_self: &Self, index: usize) -> Result<(), Error> {
         rb_self.check(ruby, index)?;
         rb_self.0.clear(index);
@@ -112,6 +119,7 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     class.define_method("size", method!(RbScoreboard::len, 0))?;
     class.define_method("read", method!(RbScoreboard::read, 1))?;
     class.define_method("topics", method!(RbScoreboard::topics, 0))?;
+    class.define_method("note_stop", method!(RbScoreboard::note_stop, 2))?;
     class.define_method("clear", method!(RbScoreboard::clear, 1))?;
     Ok(())
 }

@@ -33,12 +33,17 @@ module Chaton
       # @return [Float] when it was forked (monotonic s)
       attr_reader :forked_at_s
 
+      # Purposes of a stop that is part of a planned replacement.
+      REPLACEMENTS = %i[restart memory].freeze
+
       # @param plan [Chaton::Config::Plan] for its roles and time limits
+      # @param scoreboard [Native::Scoreboard] shows the worker that it is its supervisor that asks it to stop
       # @param forker [Preloader, InProcessForker]
-      def initialize(plan, index:, scoreboard_slot:, forker:, now_s:)
+      def initialize(plan, index:, scoreboard:, scoreboard_slot:, forker:, now_s:)
         @roles = plan.roles_of(index)
         @plan = plan.of_process(@roles)
         @index = index
+        @scoreboard = scoreboard
         @scoreboard_slot = scoreboard_slot
         @forker = forker
         @channel = WorkerChannel.new(nil)
@@ -227,6 +232,7 @@ module Chaton
 
       def end_with(signal, within_s, now_s)
         @signal = signal
+        @scoreboard.note_stop(@scoreboard_slot, REPLACEMENTS.include?(@purpose))
         enter(:stopping, now_s, due_in_s: within_s)
         signal(signal)
       end

@@ -36,7 +36,7 @@ module Chaton
       def self.scoreboard_slots(workers) = 2 * (workers + EXTRA_WORKERS_MAX)
 
       # @param forker [Preloader, InProcessForker] responds to `generation`, `fork_worker(child, channel_end)`, `kill`
-      # @param scoreboard [#read, #clear]
+      # @param scoreboard [#read, #clear, #note_stop]
       # @param job_recovery [JobRecovery, nil] nil without the role jobs
       # @param batch_deaths [BatchDeaths, nil] nil without the role streams
       def initialize(plan, forker:, scoreboard:, log:, job_recovery: nil, batch_deaths: nil)
@@ -190,7 +190,8 @@ module Chaton
 
       # The slot gets its child before anything that the system may refuse, so that a refusal is that child's end.
       def start(slot, forker, as)
-        child = Child.new(@plan, index: slot.index, scoreboard_slot: @free_scoreboard_slots.shift, forker: forker,
+        child = Child.new(@plan, index: slot.index, scoreboard: @scoreboard,
+                                 scoreboard_slot: @free_scoreboard_slots.shift, forker: forker,
                                  now_s: EventLoop.now_s)
         @children << child
         slot.public_send(as, child)

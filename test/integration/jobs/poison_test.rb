@@ -37,6 +37,14 @@ class JobsPoisonTest < Minitest::Test
         sleep
       end
     end
+    class Asks
+      include Chaton::Job
+      def perform
+        Recorder.note("asks", "began")
+        Process.kill(:TERM, Process.pid)
+        sleep
+      end
+    end
     class Waits
       include Chaton::Job
       def perform
@@ -87,7 +95,7 @@ class JobsPoisonTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  def test_ten_stops_are_noted_and_never_fatal
+  def test_ten_stops_are_noted_and_five_signals_to_its_worker_are_not_fatal
     server = boot_jobs(JOBS, workers: "jobs: 1", config: "shutdown_timeout_s 0.1\n#{JobsServer::QUICK}")
     console = console(server)
     console.run("Waits.perform_async")
@@ -100,8 +108,23 @@ class JobsPoisonTest < Minitest::Test
     server.eventually("it runs", timeout_s: 60) { server.record.of("waits").size == 11 }
     assert_equal 0, server.stop
     item = documents(console, "queue:default").first
-    assert_equal({ "stops" => 11 }, item["chaton"])
+    assert_equal({ "stops" => 11, "unasked" => 5 }, item["chaton"])
     assert_equal [0, 0, 0], stats(console).values_at("failed", "retries", "dead")
+  end
+
+  each_store def test_a_job_that_gets_its_worker_stopped_goes_behind_the_others_and_ends_dead
+    config = "shutdown_timeout_s 0.1\n#{JobsServer::QUICK}"
+    server = boot_jobs(JOBS, workers: "jobs: 1", threads: "1..4", config: config)
+    console = console(server)
+    console.run("Asks.perform_async; 50.times { |n| Note.perform_async(n) }")
+    server.eventually("it is dead", timeout_s: DEAD_S) { stats(console)["dead"] == 1 }
+    server.eventually("all beside it ran") { server.record.tally.count { |id, _| id != "asks" } == 50 }
+    assert_equal 6, server.record.of("asks").size
+    item = documents(console, "dead").first
+    assert_equal ["Asks", "Chaton::Jobs::Poison"], item.values_at("class", "error_class")
+    assert_equal({ "stops" => 6, "unasked" => 6 }, item["chaton"])
+    assert_match(/got a signal to stop while it ran this job, 6 times, and not from its supe/, item["error_message"])
+    assert_equal 0, server.stop
   end
 
   each_store def test_a_job_that_crashes_a_process_without_a_supervisor_is_dead_after_three_times

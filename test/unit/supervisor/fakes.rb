@@ -55,6 +55,8 @@ module SupervisorFakes
 
     def read(scoreboard_slot) = @gauges[scoreboard_slot]
 
+    def note_stop(scoreboard_slot, replaced) = @gauges[scoreboard_slot][:replaced] = replaced
+
     def clear(scoreboard_slot)
       @cleared << scoreboard_slot
     end

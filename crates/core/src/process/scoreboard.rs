@@ -81,7 +81,14 @@ pub struct WorkerGauges {
     pub held_bytes: AtomicU64,
     /// Bytes of the same in files.
     pub spooled_bytes: AtomicU64,
+    /// What the supervisor has asked the worker for, see [`WorkerGauges::note_stop`].
+    stop: AtomicU32,
 }
+
+/// The supervisor has asked the worker to stop.
+const STOP_ASKED: u32 = 1;
+/// The same, because another worker replaces it, which nobody waits for.
+const STOP_REPLACED: u32 = 2;
 
 /// A worker's garbage collections, heap and allocator.
 #[repr(C)]
@@ -152,6 +159,21 @@ impl WorkerGauges {
         now_ms.saturating_sub(self.taken_at_ms.load(Relaxed))
     }
 
+    /// Notes that the supervisor asks the worker to stop. `replaced`: as part of a planned replacement.
+    pub fn note_stop(&self, replaced: bool) {
+        self.stop.store(if replaced { STOP_REPLACED } else { STOP_ASKED }, Relaxed);
+    }
+
+    /// Whether the supervisor has asked the worker to stop: not if somebody else has sent it a signal.
+    pub fn is_asked_to_stop(&self) -> bool {
+        self.stop.load(Relaxed) != 0
+    }
+
+    /// Whether it was asked to stop because another worker replaces it.
+    pub fn is_replaced(&self) -> bool {
+        self.stop.load(Relaxed) == STOP_REPLACED
+    }
+
     /// Sets every gauge to 0 and so frees the slot for the next worker.
     pub fn clear(&self) {
         for gauge in [
@@ -167,6 +189,7 @@ impl WorkerGauges {
             &self.jobs_failing,
             &self.groups,
             &self.groups_joined,
+            &self.stop,
         ] {
             gauge.store(0, Relaxed);
         }

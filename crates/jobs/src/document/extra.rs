@@ -40,6 +40,12 @@ pub struct Extra {
     /// Since when no release that claimed it could run it (s since 1970).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unknown_since: Option<f64>,
+    /// Those of these stops that its supervisor did not ask for: a signal came from somewhere else, or from the job.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unasked: u32,
+    /// How often it had to run alone and found no moment for it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub visits: u32,
     /// Seconds of run time after which `cancelled?` is true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<f64>,
@@ -56,6 +62,8 @@ impl Default for Extra {
             deaths: 0,
             died: vec![],
             stops: 0,
+            unasked: 0,
+            visits: 0,
             unknown_since: None,
             deadline: None,
         }
@@ -72,6 +80,10 @@ struct NewerExtra {
     died: Vec<(f64, String)>,
     #[serde(default)]
     stops: u32,
+    #[serde(default)]
+    unasked: u32,
+    #[serde(default)]
+    visits: u32,
     #[serde(default)]
     unknown_since: Option<f64>,
 }
@@ -100,6 +112,11 @@ const DEATHS_WITHIN_S: f64 = 72.0 * 3600.0;
 /// Longest hold of a concurrency slot by default.
 const HOLD_S: f64 = 3600.0;
 
+/// After so many visits a job that has to run alone gets its turn: its process claims nothing until it has run.
+const VISITS_MAX: u32 = 3;
+/// The limit that gives this turn to one process at a time.
+const TURN_KEY: &str = "chaton:alone";
+
 impl WireLimit {
     /// The limit as stores take it.
     pub fn limit(&self) -> Limit {
@@ -119,8 +136,11 @@ impl Extra {
     /// Names what is wrong.
     pub fn parse(json: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(json).or_else(|error| match serde_json::from_str::<NewerExtra>(json) {
-            Ok(NewerExtra { format, deaths, died, stops, unknown_since }) if format > FORMAT => {
-                Ok(Self { format, deaths, died, stops, unknown_since, ..Self::default() })
+            Ok(newer) if newer.format > FORMAT => {
+                let NewerExtra { format, deaths, died, stops, unasked, visits, unknown_since } =
+                    newer;
+                let counts = Self { format, deaths, died, stops, ..Self::default() };
+                Ok(Self { unasked, visits, unknown_since, ..counts })
             }
             _ => Err(error),
         })
@@ -137,13 +157,16 @@ impl Extra {
     /// When it is no object.
     pub fn counted_in(&self, json: Option<&str>) -> Result<String, serde_json::Error> {
         let mut fields = Fields::parse(json.unwrap_or("{}").as_bytes())?;
+        let number = |n: u32| (n > 0).then(|| n.to_string());
         let counts = [
-            ("deaths", (self.deaths > 0).then(|| self.deaths.to_string())),
+            ("deaths", number(self.deaths)),
             (
                 "died",
                 (!self.died.is_empty()).then(|| serde_json::to_string(&self.died)).transpose()?,
             ),
-            ("stops", (self.stops > 0).then(|| self.stops.to_string())),
+            ("stops", number(self.stops)),
+            ("unasked", number(self.unasked)),
+            ("visits", number(self.visits)),
             ("unknown_since", self.unknown_since.map(|since| format!("{since:.3}"))),
         ];
         for (name, value) in counts {
@@ -173,9 +196,21 @@ impl Extra {
         self.until.as_deref() == Some("start")
     }
 
+    /// Whether it has waited so often that its process claims nothing until it has run.
+    pub fn has_turn(&self) -> bool {
+        self.visits >= VISITS_MAX
+    }
+
+    /// Whether it is under any limit.
+    pub fn is_limited(&self) -> bool {
+        !self.limits.is_empty() || self.has_turn()
+    }
+
     /// The limits as stores take them.
     pub fn limits(&self) -> Vec<Limit> {
-        self.limits.iter().map(WireLimit::limit).collect()
+        let rule = LimitRule::Concurrent { max: 1, hold_s: HOLD_S };
+        let turn = self.has_turn().then(|| Limit { key: TURN_KEY.into(), rule });
+        self.limits.iter().map(WireLimit::limit).chain(turn).collect()
     }
 }
 

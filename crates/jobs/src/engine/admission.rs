@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chaton_core::clock;
+use chaton_core::work::Work;
 
 use super::job::Job;
 use super::orphans;
@@ -21,9 +22,13 @@ use fastrand::Rng;
 
 /// Longest wait of a suspect for the other jobs to end. Nothing is claimed
 /// meanwhile; after it the suspect is rescheduled.
-pub(super) const SUSPECT_WAIT: Duration = Duration::from_secs(1);
+const SUSPECT_WAIT: Duration = Duration::from_secs(1);
+/// The same for one whose turn it is: longer than most jobs.
+const TURN_WAIT: Duration = Duration::from_secs(600);
 /// Delay of a suspect that is rescheduled, least and most.
 const SUSPECT_AGAIN_S: (f64, f64) = (5.0, 10.0);
+/// The same after its turn, so that the others get at least as much time.
+const TURN_AGAIN_S: (f64, f64) = (600.0, 1200.0);
 /// Jobs over a limit that are tried again within one `limit_retry`; further ones are tried later.
 const RETRY_GROUP: u32 = 100;
 /// Seconds between two lines of the log about jobs of a newer format.
@@ -68,7 +73,7 @@ impl Admission {
                 continue;
             }
             let extra = job.document().extra();
-            if !job.is_due() && extra.is_some_and(|extra| !extra.limits.is_empty()) {
+            if !job.is_due() && extra.is_some_and(|extra| extra.is_limited()) {
                 limited.push(job);
             } else {
                 any |= self.route(job);
@@ -87,7 +92,18 @@ impl Admission {
         if job.is_due() || !orphans::is_suspect(job.document()) {
             return self.submit(job);
         }
-        self.state.locked.lock().suspects.push_back((job, clock::now_ns()));
+        let until_ns = |wait: Duration| clock::now_ns() + wait.as_nanos() as u64;
+        if !has_turn(&job) {
+            self.state.locked.lock().suspects.push_back((job, until_ns(SUSPECT_WAIT)));
+            return false;
+        }
+        self.state.locked.lock().suspects.push_front((job.clone(), until_ns(TURN_WAIT)));
+        self.state.feed.warn(&format!(
+            "jobs: {} has to run alone, because it ran each time that a worker died; it waits for the other jobs \
+             to end, and this process claims none until it has run, for at most {} s",
+            job.describe(),
+            TURN_WAIT.as_secs()
+        ));
         false
     }
 
@@ -96,9 +112,9 @@ impl Admission {
     pub fn start_suspect(&self, store: &mut dyn Store) -> Result<()> {
         let mut locked = self.state.locked.lock();
         let waiting = locked.suspects.len();
-        let Some((_, since_ns)) = locked.suspects.front() else { return Ok(()) };
+        let Some((_, until_ns)) = locked.suspects.front() else { return Ok(()) };
         if locked.running_alone.is_some() || locked.jobs.len() > waiting {
-            if clock::now_ns() - since_ns < SUSPECT_WAIT.as_nanos() as u64 {
+            if clock::now_ns() < *until_ns {
                 return Ok(());
             }
             let late: Vec<_> = locked.suspects.drain(..).collect();
@@ -106,26 +122,32 @@ impl Admission {
             late.into_iter().for_each(|(job, _)| self.reschedule(&job));
             return Ok(());
         }
-        let Some((job, since_ns)) = locked.suspects.pop_front() else { return Ok(()) };
+        let Some((job, until_ns)) = locked.suspects.pop_front() else { return Ok(()) };
         locked.running_alone = Some(job.ticket());
+        locked.has_note = true;
         drop(locked);
+        let turn = has_turn(&job).then(|| {
+            let left = Duration::from_nanos(until_ns.saturating_sub(clock::now_ns()));
+            let waited_s = TURN_WAIT.saturating_sub(left).as_secs_f64();
+            format!("jobs: {} runs alone now, after {waited_s:.1} s", job.describe())
+        });
         let noted = orphans::note_alone(store, &self.state.identity.name, job.ticket());
         if noted.is_err() {
             let mut locked = self.state.locked.lock();
             locked.running_alone = None;
-            locked.suspects.push_front((job, since_ns));
+            locked.suspects.push_front((job, until_ns));
         } else if self.submit(job) {
+            self.state.warn(turn);
             self.state.feed.flush();
         }
         noted
     }
 
+    /// Reschedules a suspect that found no moment to run alone, and counts that in its document.
     fn reschedule(&self, job: &Job) {
-        let (from, to) = SUSPECT_AGAIN_S;
-        // The clock's last digits are random enough.
-        let share = (clock::now_ns() % 1_000_000) as f64 / 1e6;
-        let at = self.state.now_s() + from + (to - from) * share;
-        job.finish(Outcome::reschedule(at));
+        let (from, to) = if has_turn(job) { TURN_AGAIN_S } else { SUSPECT_AGAIN_S };
+        let at = self.state.now_s() + between(from, to);
+        job.finish(Outcome::Reschedule { at, payload: orphans::visited(job.document()) });
     }
 
     fn read(&self, claimed: ClaimedJob) -> Option<Arc<Job>> {
@@ -246,7 +268,11 @@ impl Admission {
                 }
                 Grant::At(at) => {
                     self.state.counters.limited.fetch_add(1, Ordering::Relaxed);
-                    let at = at.unwrap_or_else(|| self.next_try_s(limits, now_s));
+                    let (from, to) = SUSPECT_AGAIN_S;
+                    let at = at.unwrap_or_else(|| match has_turn(&job) {
+                        true => now_s + between(from, to),
+                        false => self.next_try_s(limits, now_s),
+                    });
                     job.finish(Outcome::reschedule(at));
                 }
             }
@@ -269,4 +295,15 @@ impl Admission {
         *count += 1;
         now_s + pause * (1.0 + f64::from(*count / RETRY_GROUP) + self.random.f64())
     }
+}
+
+/// Whether it is the turn of a suspect: see [`Extra::has_turn`](crate::document::Extra::has_turn).
+fn has_turn(job: &Job) -> bool {
+    job.document().extra().is_some_and(|extra| extra.has_turn())
+}
+
+/// A time between two others (s).
+fn between(from_s: f64, to_s: f64) -> f64 {
+    // The clock's last digits are random enough.
+    from_s + (to_s - from_s) * (clock::now_ns() % 1_000_000) as f64 / 1e6
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use chaton_core::clock;
 use parking_lot::MutexGuard;
 
-use super::admission::{Admission, SUSPECT_WAIT};
+use super::admission::Admission;
 use super::job_log::JobLogLines;
 use super::queue_order::QueueOrder;
 use super::reconcile::reconcile;
@@ -432,8 +432,8 @@ impl Fetcher {
             return Some(Duration::from_nanos(self.retry_at_ns.saturating_sub(now)));
         }
         locked.log.due_ns().into_iter().for_each(&mut at);
-        if let Some((_, since_ns)) = locked.suspects.front() {
-            at(since_ns + SUSPECT_WAIT.as_nanos() as u64);
+        if let Some((_, until_ns)) = locked.suspects.front() {
+            at(*until_ns);
         }
         if !locked.acks.is_empty() {
             at(locked.acks_since_ns + self.state.config.ack_delay.as_nanos() as u64);

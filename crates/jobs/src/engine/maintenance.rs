@@ -369,7 +369,7 @@ impl Maintenance {
             let other = owner.identity != self.state.identity.name;
             if other && (silent || owner_identity::is_dead(&owner.process_key, self.local)) {
                 self.keep_lease()?;
-                let crashed = owner_identity::has_crashed(&owner.process_key);
+                let crashed = owner_identity::has_crashed(&owner.process_key, silent);
                 let death = orphans::unseen(&mut *self.store, owner.identity, crashed);
                 let reclaimed = death.and_then(|death| self.reclaim(&death, now_s));
                 note_failure(&mut failed, reclaimed)?;
@@ -495,6 +495,9 @@ impl Maintenance {
                 reconcile(&self.state, &mut *self.store, &[], now_s)?;
             }
             let name = self.state.identity.name.clone();
+            if self.state.locked.lock().has_note {
+                orphans::remove_note(&mut *self.store, &name)?;
+            }
             self.store.forget(&name).map(|_| ())
         });
         if let Err(error) = result {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use chrono::DateTime;
 
-use crate::document::{Document, Extra};
+use crate::document::{Document, Extra, Fields};
 use crate::outcome::{Ack, Outcome, SideEffects};
 use crate::store::{ClaimedJob, Result, Store};
 
@@ -19,6 +19,10 @@ use crate::store::{ClaimedJob, Result, Store};
 pub const DEATHS_MAX: u32 = 3;
 /// After so many deaths of workers a job is a suspect.
 const SUSPECT_DEATHS: u32 = 2;
+/// After so many stops that no supervisor asked for a job goes behind the others, and is a suspect.
+const SUSPECT_STOPS: u32 = 3;
+/// After so many of them it goes to the dead set: half of them it ran alone.
+const STOPS_MAX: u32 = 6;
 /// The field of the note.
 const TICKET: &str = "ticket";
 /// Jobs acknowledged in one call.
@@ -80,9 +84,15 @@ pub(super) fn note_alone(store: &mut dyn Store, identity: &str, ticket: u64) -> 
     store.save(&note_key(identity), &[(TICKET, ticket.to_string().as_bytes())], NOTE_KEPT)
 }
 
-/// Whether so many workers died while they ran the job that it has to run alone.
+/// Removes this note.
+pub(super) fn remove_note(store: &mut dyn Store, identity: &str) -> Result<()> {
+    store.remove_hash(&note_key(identity))
+}
+
+/// Whether so many workers died or were stopped while they ran the job that it has to run alone.
 pub(super) fn is_suspect(doc: &Document) -> bool {
-    doc.extra().is_some_and(|extra| extra.deaths >= SUSPECT_DEATHS)
+    doc.extra()
+        .is_some_and(|extra| extra.deaths >= SUSPECT_DEATHS || extra.unasked >= SUSPECT_STOPS)
 }
 
 fn note_key(identity: &str) -> String {
@@ -108,7 +118,7 @@ pub(super) fn reclaim(store: &mut dyn Store, death: &WorkerDeath, now_s: f64) ->
         let fenced = store.ack(&death.identity, &chunk)?;
         reclaimed.returned = reclaimed.returned.saturating_sub(fenced);
     }
-    store.remove_hash(&note_key(&death.identity))?;
+    remove_note(store, &death.identity)?;
     store.forget(&death.identity)?;
     Ok(reclaimed)
 }
@@ -133,21 +143,16 @@ fn ack(
     let home = queue.is_empty().then(|| named.into());
     let outcome = match cause {
         None if home.is_some() => Outcome::back_to_set(&doc, None, now_s),
-        None if started => Outcome::Requeue { payload: stopped(&doc), queue: home },
+        None if started => stopped(&doc, true, now_s),
         None => Outcome::Requeue { payload: None, queue: home },
         Some(cause) => {
             let mut extra = doc.extra().cloned().unwrap_or_default();
             extra.count_death(now_s, cause);
             let is_dead = extra.deaths >= DEATHS_MAX;
-            let payload =
-                mark(&doc, &extra, is_dead.then(|| ("Chaton::Jobs::Poison", story(&extra), now_s)));
-            if is_dead {
-                reclaimed.lines.push(format!(
-                    "jobs: {} jid={}: {}; it is in the dead set",
-                    doc.class(),
-                    doc.jid(),
-                    story(&extra)
-                ));
+            let story = is_dead.then(|| story(&extra));
+            let payload = poisoned(&doc, &extra, story.as_deref(), now_s);
+            if let Some(story) = story {
+                reclaimed.lines.push(dead_line(&doc, &story));
                 Outcome::Dead { payload, at: now_s }
             } else {
                 Outcome::Requeue { payload, queue: home }
@@ -163,11 +168,47 @@ fn ack(
     Ack { ticket, queue, outcome, effects }
 }
 
-/// The document of a job whose run a stop has ended.
-pub(super) fn stopped(doc: &Document) -> Option<Vec<u8>> {
+/// The document of a suspect that has found no moment in which it could run alone.
+pub(super) fn visited(doc: &Document) -> Option<Vec<u8>> {
+    let mut extra = doc.extra().cloned().unwrap_or_default();
+    extra.visits += 1;
+    mark(doc, &extra, None)
+}
+
+/// What follows when a stop has ended a run of a job. `asked`: the supervisor asked for it. A signal that came from
+/// somewhere else may come again because of the job, by a watcher of memory or by itself: the others go before it then,
+/// and in the end it is dead. The end of a queue is reached through the schedule.
+pub(super) fn stopped(doc: &Document, asked: bool, now_s: f64) -> Outcome {
     let mut extra = doc.extra().cloned().unwrap_or_default();
     extra.stops += 1;
-    mark(doc, &extra, None)
+    extra.unasked += u32::from(!asked);
+    let is_dead = !asked && extra.unasked >= STOPS_MAX;
+    let story = is_dead.then(|| stops_story(&extra));
+    let payload = poisoned(doc, &extra, story.as_deref(), now_s);
+    match extra.unasked {
+        _ if is_dead => Outcome::Dead { payload, at: now_s },
+        unasked if !asked && unasked >= SUSPECT_STOPS => Outcome::Reschedule { payload, at: now_s },
+        _ => Outcome::Requeue { payload, queue: None },
+    }
+}
+
+/// The line for the log about a job that [`stopped`] has sent to the dead set.
+pub(super) fn stopped_line(doc: &Document, outcome: &Outcome) -> Option<String> {
+    let Outcome::Dead { payload: Some(payload), .. } = outcome else { return None };
+    let story = Fields::parse(payload).ok()?.text("error_message")?;
+    Some(dead_line(doc, &story))
+}
+
+fn dead_line(doc: &Document, story: &str) -> String {
+    format!("jobs: {} jid={}: {story}; it is in the dead set", doc.class(), doc.jid())
+}
+
+fn stops_story(extra: &Extra) -> String {
+    format!(
+        "the worker got a signal to stop while it ran this job, {} times, and not from its supervisor: from a \
+         watcher of memory, say, or from the job",
+        extra.unasked
+    )
 }
 
 /// How often, when and of what the workers of a job died.
@@ -182,6 +223,11 @@ fn story(extra: &Extra) -> String {
         extra.deaths,
         times.join(", ")
     )
+}
+
+/// The document with these counts; and with this story when the job is dead for what happened to its workers.
+fn poisoned(doc: &Document, extra: &Extra, story: Option<&str>, now_s: f64) -> Option<Vec<u8>> {
+    mark(doc, extra, story.map(|story| ("Chaton::Jobs::Poison", story.to_string(), now_s)))
 }
 
 /// The document with these counts; and with an error (class, message, time) when the job is dead.

@@ -53,9 +53,19 @@ pub fn is_dead(place: &str, local: bool) -> bool {
 }
 
 /// Whether the process at `place` has crashed: it is gone with its supervisor, its machine has not been
-/// restarted, and it was not asked to stop.
-pub fn has_crashed(place: &str) -> bool {
-    is_dead(place, false) && !place.ends_with(STOPPING)
+/// restarted, and it was not asked to stop. `silent`: its lease has run out. In another container that is all that can
+/// be known, since the kernel kills a container that takes too much memory as a whole.
+pub fn has_crashed(place: &str, silent: bool) -> bool {
+    let is_gone =
+        is_dead(place, false) || silent && is_elsewhere(&boot_id(), &pid_namespace(), place);
+    is_gone && !place.ends_with(STOPPING)
+}
+
+/// Whether `place` is in another pid namespace of this boot of this machine.
+fn is_elsewhere(own_boot: &str, own_namespace: &str, place: &str) -> bool {
+    let mut parts = place.split(' ');
+    let (boot, namespace) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    !own_boot.is_empty() && boot == own_boot && ![own_namespace, ""].contains(&namespace)
 }
 
 /// The same as [`is_dead`] for a process with this boot id and pid namespace. What could not be read (`/proc` may
@@ -132,13 +142,13 @@ mod tests {
         let place = format!("{} {} {} {begin}", boot_id(), pid_namespace(), child.id());
         let (alone, ours) = (format!("{place} 0 0"), std::process::id());
         let supervised = format!("{place} {ours} {}", start_time(ours).unwrap());
-        assert!(!is_dead(&alone, false) && !has_crashed(&alone));
+        assert!(!is_dead(&alone, false) && !has_crashed(&alone, true), "it lives");
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(is_dead(&alone, false) && has_crashed(&alone));
+        assert!(is_dead(&alone, false) && has_crashed(&alone, false));
         let stopping = format!("{alone}{STOPPING}");
         assert!(me.place(true).ends_with(STOPPING));
-        assert!(is_dead(&stopping, false) && !has_crashed(&stopping));
+        assert!(is_dead(&stopping, false) && !has_crashed(&stopping, true));
         assert!(is_dead(&format!("{place} {ours} 1"), false), "another process has that pid now");
         assert!(!is_dead(&supervised, false), "its supervisor is alive and will report it");
     }
@@ -161,9 +171,18 @@ mod tests {
     }
 
     #[test]
+    fn another_container_has_crashed_when_its_lease_ran_out() {
+        let place = format!("{} pid:[1] 1 7 0 0", boot_id());
+        assert!(has_crashed(&place, true), "the whole container is gone, or cut off");
+        assert!(!has_crashed(&place, false) && !is_dead(&place, true), "it may live");
+        assert!(!has_crashed(&format!("{place}{STOPPING}"), true), "it was asked to stop");
+        assert!(!has_crashed(&place.replace("pid:[1]", ""), true), "nothing is known of it");
+    }
+
+    #[test]
     fn another_boot_is_dead_only_for_a_local_store() {
         let place = "0-0 pid:[1] 1 1 0 0";
-        assert!(is_dead(place, true) && !has_crashed(place));
+        assert!(is_dead(place, true) && !has_crashed(place, true));
         assert!(!is_dead(place, false));
         assert!(!is_dead("", true), "nothing is known of it");
     }

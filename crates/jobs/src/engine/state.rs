@@ -48,10 +48,12 @@ pub(super) struct LockedState {
     pub acks_in_write: usize,
     /// Locks (key, jid) to give up because their job started.
     pub unlocks: Vec<(String, String)>,
-    /// Suspects that wait until they can run alone, each with the time (ns) of its claim.
+    /// Suspects that wait until they can run alone, each with the time (ns) at which it is rescheduled.
     pub suspects: VecDeque<(Arc<Job>, u64)>,
     /// Ticket of the suspect that runs alone.
     pub running_alone: Option<u64>,
+    /// The store has a note about a suspect that ran alone.
+    pub has_note: bool,
     /// Claims that have no reply yet.
     pub claims_pending: usize,
     /// Tickets, first and one past the last, that the maintenance thread claims due jobs under.

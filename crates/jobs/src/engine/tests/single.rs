@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chaton_core::engine::Engine as _;
 use chaton_core::process::scoreboard::{OwnGauges, Scoreboard};
 
 use super::flaky_store::FlakyStore;
@@ -11,9 +12,11 @@ use super::stepped_engine::{config, factory, jids, push, queue, SteppedEngine};
 use crate::cron::{Cron, CronMemory, CronRecord};
 use crate::document::Document;
 use crate::engine::config::Config;
-use crate::engine::orphans::WorkerDeath;
+use crate::engine::job::Job;
+use crate::engine::orphans::{stopped, WorkerDeath};
+use crate::engine::Engine;
 use crate::outcome::Outcome;
-use crate::store::{JobLocation, NewJob, Store};
+use crate::store::{JobLocation, NewJob, Store, StoreFactory};
 
 #[test]
 fn a_job_is_claimed_started_and_acknowledged() {
@@ -131,6 +134,61 @@ fn a_death_counts_against_started_jobs_only() {
     assert_eq!(jids(&mut *store, &queue("low")), ["innocent"]);
 }
 
+/// Ends a worker at the deadline of its stop.
+fn give_up(engine: &mut SteppedEngine) {
+    let state = engine.state.clone();
+    state.locked.lock().quiet = true;
+    Engine { state, threads: Arc::default() }.give_up();
+    engine.fetch();
+}
+
+#[test]
+fn a_job_whose_worker_gets_signals_from_elsewhere_goes_behind_the_others_and_ends_dead() {
+    let factory = factory("unasked");
+    let mut store = factory.store();
+    push(&mut *store, "low", "a", "", None);
+    let gauges = OwnGauges::new(Arc::new(Scoreboard::new(1).unwrap()), 0);
+    let settings = || Config { supervised: true, gauges: Some(gauges.clone()), ..config() };
+    for stop in 1..=7u32 {
+        let mut engine = SteppedEngine::new(&factory, settings(), stop.into());
+        engine.fetch();
+        engine.fetch();
+        let job = engine.start_one().unwrap();
+        // The supervisor asks for the fourth stop.
+        gauges.clear();
+        (stop == 4).then(|| gauges.note_stop(false));
+        give_up(&mut engine);
+        assert!(!job.is_open());
+        let unasked = stop - u32::from(stop >= 4);
+        let place = match stop {
+            1 | 2 | 4 => queue("low"),
+            7 => JobLocation::Dead,
+            _ => JobLocation::Scheduled,
+        };
+        let found = store.list(&place, 0, 10).unwrap();
+        assert_eq!(found.len(), 1, "stop {stop}");
+        let text = String::from_utf8_lossy(&found[0].payload).into_owned();
+        let counts = format!(r#""chaton":{{"stops":{stop},"unasked":{unasked}}}"#);
+        assert!(text.contains(&counts), "{text}");
+        if place == JobLocation::Scheduled {
+            assert!(found[0].score <= engine.state.now_s(), "it is due");
+            assert!(store.enqueue_entry(&place, &found[0], 0.0).unwrap());
+            push(&mut *store, "low", "innocent", "", None);
+            let mut other = SteppedEngine::new(&factory, config(), 1);
+            assert!(other.start_one().is_none() && other.fetch());
+            let beside = other.start_one().unwrap();
+            assert_eq!(beside.document().jid(), "innocent", "the other one waits to be alone");
+            beside.finish(Outcome::Ack);
+            give_up(&mut other);
+        }
+        if stop == 7 {
+            assert!(text.contains("got a signal to stop while it ran this job, 6 times"), "{text}");
+            let lines = engine.feed.lines.lock();
+            assert!(lines.iter().any(|line| line.ends_with("it is in the dead set")), "{lines:?}");
+        }
+    }
+}
+
 #[test]
 fn stops_are_noted_and_never_fatal() {
     let factory = factory("stops");
@@ -148,10 +206,7 @@ fn stops_are_noted_and_never_fatal() {
             survivor.state.add_death(WorkerDeath { identity, cause: None, tickets });
             survivor.maintenance.round();
         } else {
-            let payload = crate::engine::orphans::stopped(running.document());
-            stopped.state.locked.lock().quiet = true;
-            running.finish(Outcome::Requeue { payload, queue: None });
-            stopped.fetch();
+            give_up(&mut stopped);
         }
         let waiting = store.list(&queue("low"), 0, 10).unwrap();
         let text = String::from_utf8_lossy(&waiting[0].payload).into_owned();
@@ -251,6 +306,94 @@ fn a_suspect_that_cannot_run_alone_is_rescheduled() {
     engine.state.locked.lock().suspects[0].1 = 0;
     engine.fetch();
     assert_eq!(jids(&mut *store, &JobLocation::Scheduled), ["suspect"]);
+    engine.fetch();
+    assert_eq!(engine.start_one().unwrap().document().jid(), "innocent");
+    long.finish(Outcome::Ack);
+}
+
+/// An engine that runs `long` while a suspect that has waited three times waits for its turn.
+fn with_turn(factory: &Arc<dyn StoreFactory>) -> (SteppedEngine, Arc<Job>) {
+    let mut store = factory.store();
+    push(&mut *store, "high", "long", "", None);
+    push(&mut *store, "low", "suspect", r#","chaton":{"deaths":2,"visits":3}"#, None);
+    let mut engine = SteppedEngine::new(factory, config(), 1);
+    engine.fetch();
+    let long = engine.start_one().unwrap();
+    (engine, long)
+}
+
+#[test]
+fn a_suspect_that_has_waited_three_times_gets_its_turn() {
+    let factory = factory("suspect-turn");
+    let mut store = factory.store();
+    push(&mut *store, "high", "long", "", None);
+    push(&mut *store, "low", "suspect", r#","chaton":{"deaths":2}"#, None);
+    let mut engine = SteppedEngine::new(&factory, config(), 1);
+    for visits in 1..=3 {
+        engine.fetch();
+        engine.start_one();
+        engine.state.locked.lock().suspects[0].1 = 0;
+        engine.fetch();
+        let waiting = store.list(&JobLocation::Scheduled, 0, 1).unwrap();
+        let text = String::from_utf8_lossy(&waiting[0].payload).into_owned();
+        assert!(text.contains(&format!(r#""chaton":{{"deaths":2,"visits":{visits}}}"#)), "{text}");
+        assert!(store.enqueue_entry(&JobLocation::Scheduled, &waiting[0], 0.0).unwrap());
+    }
+    let long = engine.state.locked.lock().jobs.values().next().unwrap().clone();
+    engine.fetch();
+    push(&mut *store, "low", "innocent", "", None);
+    let wait_ns = engine.state.locked.lock().suspects[0].1 - chaton_core::clock::now_ns();
+    assert!(wait_ns > 590_000_000_000, "it waits for {wait_ns} ns");
+    engine.fetch();
+    assert!(engine.start_one().is_none(), "nothing is claimed until it has run");
+    long.finish(Outcome::Ack);
+    engine.fetch();
+    let suspect = engine.start_one().unwrap();
+    assert_eq!(suspect.document().jid(), "suspect");
+    engine.fetch();
+    assert!(engine.start_one().is_none(), "it runs alone");
+    suspect.finish(Outcome::Ack);
+    engine.fetch();
+    assert_eq!(engine.start_one().unwrap().document().jid(), "innocent");
+    let lines = std::mem::take(&mut *engine.feed.lines.lock());
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(lines[0].contains("A jid=suspect queue=low has to run alone"), "{lines:?}");
+    assert!(lines[1].contains("A jid=suspect queue=low runs alone now, after 0."), "{lines:?}");
+}
+
+#[test]
+fn one_process_at_a_time_waits_for_a_suspect() {
+    let factory = factory("suspect-one");
+    let (mut first, long) = with_turn(&factory);
+    let (mut second, other) = with_turn(&factory);
+    let mut store = factory.store();
+    second.fetch();
+    assert_eq!(jids(&mut *store, &JobLocation::Scheduled), ["suspect"], "the first one has it");
+    push(&mut *store, "low", "innocent", "", None);
+    second.fetch();
+    assert_eq!(second.start_one().unwrap().document().jid(), "innocent");
+    other.finish(Outcome::Ack);
+    // The process that waits for its suspect dies.
+    let identity = first.state.identity.name.clone();
+    second.state.add_death(WorkerDeath { identity, ..WorkerDeath::default() });
+    second.maintenance.round();
+    second.fetch();
+    assert_eq!(second.state.locked.lock().suspects.len(), 1, "it has the turn now");
+    long.finish(Outcome::Ack);
+    first.fetch();
+}
+
+#[test]
+fn a_turn_ends_when_the_other_jobs_do_not() {
+    let factory = factory("suspect-late");
+    let (mut engine, long) = with_turn(&factory);
+    let mut store = factory.store();
+    engine.state.locked.lock().suspects[0].1 = 0;
+    engine.fetch();
+    let later = store.list(&JobLocation::Scheduled, 0, 1).unwrap();
+    let pause_s = later[0].score - engine.state.now_s();
+    assert!((590.0..=1200.0).contains(&pause_s), "the others get as much time: {pause_s} s");
+    push(&mut *store, "low", "innocent", "", None);
     engine.fetch();
     assert_eq!(engine.start_one().unwrap().document().jid(), "innocent");
     long.finish(Outcome::Ack);
@@ -413,7 +556,10 @@ fn members_of_a_later_version_are_kept_when_a_document_is_rewritten() {
         String::from_utf8(store.list(&queue("low"), 0, 1).unwrap().remove(0).payload).unwrap();
     let kept = r#","later":[1.50],"chaton":{"deadline":5.0,"later":{"x":1},"deaths":1,"died":[[7.0,"SIGSEGV"]]}"#;
     assert!(text.contains(kept), "{text}");
-    let text = String::from_utf8(crate::engine::orphans::stopped(job.document()).unwrap()).unwrap();
+    let Outcome::Requeue { payload: Some(payload), .. } = stopped(job.document(), true, 7.0) else {
+        panic!("not put back");
+    };
+    let text = String::from_utf8(payload).unwrap();
     assert!(text.contains(r#""later":{"x":1},"stops":1"#), "{text}");
     job.finish(Outcome::Ack);
 }

@@ -12,11 +12,14 @@ use chaton_core::work::Work;
 const WRITES_MAX: usize = 20;
 
 impl World<'_> {
-    /// A process ends in order, and another one begins.
-    pub fn shutdown(&mut self) {
+    /// A process ends in order, and another one begins. `asked`: by its supervisor.
+    pub fn shutdown(&mut self, asked: bool) {
         let index = self.pick();
         let node = self.nodes.swap_remove(index);
         let patient = self.random.bool();
+        if asked {
+            node.gauges.note_stop(false);
+        }
         self.stop(node, patient);
         self.add_node();
     }
@@ -32,6 +35,8 @@ impl World<'_> {
             if patient && !job.is_due() {
                 self.ledger.job(job.document().jid()).ran = true;
                 job.finish(Outcome::Ack);
+            } else if !node.gauges.is_asked_to_stop() {
+                self.ledger.job(job.document().jid()).signals += 1;
             }
         }
         // A thread that pushes a due job is not interrupted in this model.
@@ -75,6 +80,8 @@ impl World<'_> {
         if gone {
             self.control.lock().gone.insert(node.identity());
         }
+        // Whoever looks for dead owners may be the first to reclaim it.
+        self.count_crash(&death, gone);
         self.dead.push(DeadProcess { death, gone });
     }
 
@@ -101,7 +108,6 @@ impl World<'_> {
         let node = self.pick();
         let Some(DeadProcess { death, gone }) = self.dead.pop() else { return };
         self.note(format!("   {} is reclaimed by {}", death.identity, self.nodes[node].identity()));
-        self.count_crash(&death, gone);
         for _ in 0..=self.random.usize(..2) {
             if gone {
                 // The engine looks for dead owners four times in a lease.

@@ -36,6 +36,8 @@ pub struct JobModel {
     pub dropped: bool,
     /// Deaths of workers that had it in flight.
     pub crashes: u32,
+    /// Signals from elsewhere to workers that ran it.
+    pub signals: u32,
 }
 
 /// A batch, as the model knows it.
@@ -66,9 +68,11 @@ impl Ledger {
                 Event::Ended { jid, outcome, due } => {
                     let job = self.job(&jid);
                     job.removed += i64::from(outcome.is_removal());
-                    job.done |= outcome == Outcome::Ack && !due;
+                    // For its batch a job is done that client middleware has stopped.
+                    job.done |= (outcome == Outcome::Ack) != due && outcome.is_removal();
                     job.dropped |= outcome == Outcome::Discard;
-                    job.died |= matches!(outcome, Outcome::Dead { .. } | Outcome::Discard);
+                    job.died |= matches!(outcome, Outcome::Dead { .. })
+                        || outcome == Outcome::Discard && !due;
                 }
             }
         }
@@ -164,7 +168,7 @@ impl Ledger {
             }
             let over = job.done || job.dropped || dead.is_some();
             assert!(over, "{jid} is neither done nor dead: {job:?}");
-            let unrun = job.done && !job.ran && job.expires_at.is_none();
+            let unrun = job.done && !job.ran && !job.dropped && job.expires_at.is_none();
             assert!(!unrun, "{jid} was acknowledged and has not run: {job:?}");
             if let Some(document) = dead.filter(|_| !job.dropped) {
                 check_reason(jid, job, document);
@@ -196,7 +200,8 @@ fn check_reason(jid: &str, job: &JobModel, document: &[u8]) {
         String::from_utf8_lossy(document)
     );
     if class.as_deref() == Some("Chaton::Jobs::Poison") {
-        assert!(job.crashes >= 3, "{jid} died of {} deaths of workers", job.crashes);
+        let (crashes, signals) = (job.crashes, job.signals);
+        assert!(crashes >= 3 || signals >= 6, "{jid} died of {crashes} crashes, {signals} signals");
     }
 }
 

@@ -38,6 +38,7 @@ impl PushModel {
             lock: self.extra.lock.clone().filter(|_| !self.extra.unlocks_at_start()),
             limit: limit.map(|limit| (limit.key.clone(), limit.max as usize)),
             expires_at: self.extra.expires_at,
+            crashes: self.extra.deaths,
             ..JobModel::default()
         }
     }
@@ -67,6 +68,9 @@ impl World<'_> {
             }
             Op::Expiring => job.extra.expires_at = Some(self.later()),
             Op::Deadline => job.extra.deadline = Some(0.0),
+            Op::Suspect => {
+                (job.extra.deaths, job.extra.visits) = (2, self.random.u32(..5));
+            }
             _ => {}
         }
         if op == Op::Limited || self.random.u8(..8) == 0 {

@@ -86,7 +86,12 @@ impl World<'_> {
     }
 
     /// Client middleware lets a due job pass, or stops it; or it cannot be pushed, and is tried again.
-    fn push_due(&mut self, job: &Arc<Job>, _op: Op) {
+    fn push_due(&mut self, job: &Arc<Job>, op: Op) {
+        if op == Op::MiddlewareStops {
+            self.note(format!("   middleware stops {}", job.document().jid()));
+            job.finish(Outcome::Discard);
+            return;
+        }
         let (queue, payload) = stamped(job.document().payload(), self.now_s(), 7, false)
             .expect("a due job has a queue");
         let new = NewJob { queue: &queue, payload: &payload, at: None, lock: None, bid: None };

@@ -32,6 +32,8 @@ ops! {
     Expiring 2,
     /// One with a deadline.
     Deadline 1,
+    /// One that ran in two workers when they died.
+    Suspect 2,
     /// A batch is opened.
     BatchOpen 4,
     /// It gets jobs.
@@ -60,6 +62,8 @@ ops! {
     Maintain 12,
     /// Time passes.
     Tick 6,
+    /// The clock is set forward by hours, or back by minutes.
+    ClockStep 1,
     /// A queue is paused, or resumed.
     Pause 2,
     /// A running job is cancelled.
@@ -68,6 +72,8 @@ ops! {
     Person 3,
     /// A process ends in order.
     Shutdown 3,
+    /// A process ends because of a signal that its supervisor did not send.
+    Signal 2,
     /// A process dies.
     Kill 3,
     /// A process dies while it acknowledges.
@@ -82,6 +88,8 @@ ops! {
     ReplyLost 2,
     /// The server is killed and started again.
     Restart 1,
+    /// The server takes no writes, since it is no primary, and becomes one again.
+    Failover 1,
     /// The store is full, or has room again.
     Full 2,
 }

@@ -8,11 +8,10 @@ use super::redis_server::TestRedis;
 use crate::store::{open, StoreFactory, StoreOptions};
 
 /// Keys of Redis that may stay: counters, what people look up for some time, and what expires by itself.
-const REDIS_KEPT: [&str; 9] = [
+const REDIS_KEPT: [&str; 8] = [
     "stat:",
     "queues",
     "chaton:batch:",
-    "chaton:alone:",
     "chaton:bucket:",
     "chaton:window:",
     "chaton:cron:",
@@ -25,6 +24,8 @@ const REDIS_ENDLESS: [&str; 3] = ["stat:", "queues", "dead"];
 const SQLITE_KEPT: [&str; 13] = [
     "queues",
     "entries",
+    // They are forgotten when the queue is used again.
+    "holes",
     "counters",
     "starts",
     "buckets",
@@ -33,7 +34,6 @@ const SQLITE_KEPT: [&str; 13] = [
     "batch_failures",
     "batch_jobs",
     "batch_callbacks",
-    "hashes",
     "ticks",
     "cancels",
 ];
@@ -57,8 +57,8 @@ impl RealStore {
         Self::Redis(TestRedis::start(&["--appendonly", "yes", "--appendfsync", "no"]))
     }
 
-    /// Empties it.
-    pub fn fresh(&mut self) -> Arc<dyn StoreFactory> {
+    /// Empties it; returns how it is opened by processes that write each of these formats.
+    pub fn fresh(&mut self, formats: [u8; 2]) -> [Arc<dyn StoreFactory>; 2] {
         let url = match self {
             Self::Sqlite(dir) => {
                 *dir = tempfile::tempdir().unwrap();
@@ -69,7 +69,10 @@ impl RealStore {
                 format!("unix://{}?db=0", server.socket())
             }
         };
-        open(&StoreOptions { durable: false, ..StoreOptions::for_tests(url) }).unwrap()
+        formats.map(|format| {
+            let options = StoreOptions::for_tests(url.clone());
+            open(&StoreOptions { durable: false, format, ..options }).unwrap()
+        })
     }
 
     /// Kills the server and starts it again; a file has none.
@@ -77,6 +80,15 @@ impl RealStore {
         let Self::Redis(server) = self else { return false };
         server.kill();
         server.restart();
+        true
+    }
+
+    /// Makes the server a replica, which takes no writes, or a primary again with what it has; a file is neither.
+    pub fn set_replica(&mut self, replica: bool) -> bool {
+        let Self::Redis(server) = self else { return false };
+        // Nobody listens at this port.
+        let of = if replica { ["127.0.0.1", "1"] } else { ["NO", "ONE"] };
+        assert_eq!(server.cli(&["REPLICAOF", of[0], of[1]]), "OK");
         true
     }
 
@@ -110,14 +122,27 @@ fn redis_leftovers(server: &TestRedis) -> Vec<String> {
     names.lines().filter(is_left).map(String::from).collect()
 }
 
+/// Which rows of a table do not count.
+fn kept(table: &str) -> &'static str {
+    // Since when an entry has its schedule.
+    if table == "hashes" {
+        "WHERE key NOT LIKE 'chaton:cron:%'"
+    } else {
+        ""
+    }
+}
+
 fn sqlite_leftovers(path: &std::path::Path) -> Vec<String> {
     let conn = Connection::open(path).unwrap();
     let mut select = conn.prepare("SELECT name FROM sqlite_schema WHERE type='table'").unwrap();
     let tables: Vec<String> =
         select.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
     let rows = |table: &String| {
-        let count: i64 =
-            conn.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap();
+        let count: i64 = conn
+            .query_row(&format!("SELECT count(*) FROM {table} {}", kept(table)), [], |row| {
+                row.get(0)
+            })
+            .unwrap();
         (count > 0).then(|| format!("{count} rows in {table}"))
     };
     let others = tables

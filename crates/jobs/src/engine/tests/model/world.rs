@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chaton_core::clock::wall_s;
+use chaton_core::process::scoreboard::{OwnGauges, Scoreboard};
 use fastrand::Rng;
 use parking_lot::Mutex;
 
@@ -13,10 +14,9 @@ use super::stores::RealStore;
 use super::twin::{Control, Fault, TwinFactory};
 use crate::cron::Cron;
 use crate::engine::job::Job;
-use crate::engine::tests::stepped_engine::{config, factory, SteppedEngine};
+use crate::engine::tests::stepped_engine::{config, SteppedEngine};
 use crate::engine::{Config, WorkerDeath};
-use crate::store::StoreErrorKind;
-use crate::store::{JobLocation, Store, StoreFactory};
+use crate::store::{self, JobLocation, Store, StoreErrorKind, StoreFactory, StoreOptions};
 
 /// Engines at a time.
 const ENGINES: usize = 3;
@@ -24,6 +24,11 @@ const ENGINES: usize = 3;
 const LOOK_EVERY: usize = 7;
 /// How far the clock goes in a step (s): longer than the waits of this model.
 const TICK_S: f64 = 61.0;
+/// The longest steps of the clock (s). Those back are short enough for the rounds at the end.
+const STEP_AHEAD_S: f64 = 10_000.0;
+const STEP_BACK_S: f64 = 600.0;
+/// Formats of Sidekiq that processes write: times in seconds, and in milliseconds.
+const FORMATS: [u8; 2] = [7, 8];
 /// Rounds in which everything has to come to its end.
 const ROUNDS_MAX: usize = 400;
 
@@ -31,6 +36,8 @@ const ROUNDS_MAX: usize = 400;
 pub struct Node {
     pub engine: SteppedEngine,
     pub running: Vec<Arc<Job>>,
+    /// What it shares with its supervisor.
+    pub gauges: OwnGauges,
 }
 
 impl Node {
@@ -53,7 +60,8 @@ pub struct DeadProcess {
 
 pub struct World<'a> {
     pub real: &'a mut RealStore,
-    pub factory: Arc<TwinFactory>,
+    /// Of processes that write each of the formats.
+    pub factories: [Arc<TwinFactory>; 2],
     pub control: Arc<Mutex<Control>>,
     /// The connection of clients and people.
     pub store: Box<dyn Store>,
@@ -70,12 +78,17 @@ pub struct World<'a> {
 impl<'a> World<'a> {
     pub fn new(real: &'a mut RealStore, name: &str) -> Self {
         let control = Arc::<Mutex<Control>>::default();
-        let twin =
-            TwinFactory { real: real.fresh(), oracle: factory(name), control: control.clone() };
-        let (store, oracle) = (twin.person(), twin.oracle.store());
+        let opened = real.fresh(FORMATS).into_iter().zip(FORMATS);
+        let mut factories = opened.map(|(real, format)| {
+            let options = StoreOptions::for_tests(format!("memory://{name}"));
+            let oracle = store::open(&StoreOptions { format, ..options }).unwrap();
+            Arc::new(TwinFactory { real, oracle, control: control.clone() })
+        });
+        let factories = [(); 2].map(|()| factories.next().unwrap());
+        let (store, oracle) = (factories[0].person(), factories[0].oracle.store());
         let mut world = Self {
             real,
-            factory: Arc::new(twin),
+            factories,
             control,
             store,
             oracle,
@@ -106,10 +119,15 @@ impl<'a> World<'a> {
         self.log.push(line);
     }
 
-    /// Starts a process. Every other one has client middleware.
+    /// Starts a process. Every other one has client middleware, every third one writes the newer format.
     pub fn add_node(&mut self) {
         let identity = self.name("host:1:n");
+        let newer = usize::from(self.names.is_multiple_of(3));
+        let gauges = OwnGauges::new(Arc::new(Scoreboard::new(1).unwrap()), 0);
         let settings = Config {
+            store: StoreOptions { format: FORMATS[newer], ..config().store },
+            supervised: true,
+            gauges: Some(gauges.clone()),
             // All of what may wait is claimed, and goes back never only because the test is slow.
             prefetch: Duration::from_secs(60),
             prefetch_max: 4,
@@ -117,10 +135,10 @@ impl<'a> World<'a> {
             crons: vec![cron()],
             ..config()
         };
-        let factory: Arc<dyn StoreFactory> = self.factory.clone();
+        let factory: Arc<dyn StoreFactory> = self.factories[newer].clone();
         let engine = SteppedEngine::named(&identity, &factory, settings, self.now_s());
         self.note(format!("{identity} begins"));
-        self.nodes.push(Node { engine, running: vec![] });
+        self.nodes.push(Node { engine, running: vec![], gauges });
     }
 
     /// One of the engines.
@@ -148,7 +166,8 @@ impl<'a> World<'a> {
             | Op::Unique
             | Op::Limited
             | Op::Expiring
-            | Op::Deadline => {
+            | Op::Deadline
+            | Op::Suspect => {
                 self.push(op);
             }
             Op::BatchOpen => self.open_batch(None),
@@ -170,6 +189,11 @@ impl<'a> World<'a> {
                 self.maintain(node);
             }
             Op::Tick => self.set_clock(TICK_S),
+            Op::ClockStep => {
+                let by_s = [-STEP_BACK_S, STEP_AHEAD_S][self.random.usize(..2)];
+                let share = self.random.f64();
+                self.set_clock(by_s * share);
+            }
             Op::Pause => {
                 let queue = ["high", "low"][self.random.usize(..2)];
                 let paused = self.random.bool();
@@ -179,7 +203,8 @@ impl<'a> World<'a> {
             }
             Op::Cancel => self.cancel(),
             Op::Person => self.touch_entry(),
-            Op::Shutdown => self.shutdown(),
+            Op::Shutdown => self.shutdown(true),
+            Op::Signal => self.shutdown(false),
             Op::Kill => self.kill(),
             Op::KillInAck => self.kill_in_ack(),
             Op::Recover => self.recover(),
@@ -187,6 +212,7 @@ impl<'a> World<'a> {
             Op::RequestLost => self.control.lock().fault = Some(Fault::RequestLost),
             Op::ReplyLost => self.control.lock().fault = Some(Fault::ReplyLost),
             Op::Restart => self.control.lock().restarted |= self.real.restart(),
+            Op::Failover => self.fail_over(),
             Op::Full => {
                 let full = self.random.bool();
                 self.fill(full);
@@ -198,7 +224,30 @@ impl<'a> World<'a> {
     fn set_clock(&mut self, by_s: f64) {
         self.control.lock().ahead_s += by_s;
         let (now_s, boot_ns) = (self.now_s(), chaton_core::clock::boot_ns());
-        self.nodes.iter().for_each(|node| node.engine.state.note_clock(now_s, boot_ns, boot_ns));
+        let passed_ns = (by_s.max(0.0) * 1e9) as u64;
+        for node in &self.nodes {
+            node.engine.state.note_clock(now_s, boot_ns, boot_ns);
+            let mut locked = node.engine.state.locked.lock();
+            let waits = locked.suspects.iter_mut();
+            waits.for_each(|(_, until_ns)| *until_ns = until_ns.saturating_sub(passed_ns));
+        }
+    }
+
+    /// For some calls of engines the server is no primary. It has lost nothing when it is one again.
+    fn fail_over(&mut self) {
+        if !self.real.set_replica(true) {
+            return;
+        }
+        self.control.lock().restarted = true;
+        for _ in 0..1 + self.random.usize(..4) {
+            let node = self.pick();
+            if self.random.bool() {
+                self.nodes[node].engine.fetch();
+            } else {
+                self.maintain(node);
+            }
+        }
+        self.real.set_replica(false);
     }
 
     fn fill(&mut self, full: bool) {
@@ -267,6 +316,7 @@ impl<'a> World<'a> {
         }
         self.look();
         while let Some(node) = self.nodes.pop() {
+            node.gauges.note_stop(false);
             self.stop(node, true);
         }
         self.look();
