@@ -104,9 +104,10 @@ module Chaton
       # Sends the jobs that are kept in memory (`reliable_push`), at the end of a worker.
       #
       # @param log [Telemetry::Log]
+      # @param time_s [Float] for how long, where `reliable_push_timeout_s` is shorter
       # @private
-      def finish(log:)
-        @client.finish(log: log) if @client.respond_to?(:finish)
+      def finish(log:, time_s: 0.0)
+        @client.finish(log: log, time_s: time_s) if @client.respond_to?(:finish)
       end
 
       # @private

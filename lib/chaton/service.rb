@@ -198,13 +198,16 @@ module Chaton
       @roles.each_value(&:stop)
       @native_pool.close
       ended ||= @pool.join(JOIN_S)
-      Jobs.finish(log: @log) if @plan.jobs
+      Jobs.finish(log: @log, time_s: replaced? ? [deadline - now_s, 0.0].max : 0.0) if @plan.jobs
       Streams.finish(log: @log) if @plan.streams
       Telemetry::Traces.stop(@plan, [deadline - now_s, LATE_SPANS_S].max, log: @log)
       @support_thread.stop
       @native_pool.shut
       ended
     end
+
+    # Whether another process takes its place, so that nobody waits for its end.
+    def replaced? = @context.scoreboard.read(@context.slot).fetch(:replaced)
 
     # More threads than database connections would only wait for one.
     def threads_max

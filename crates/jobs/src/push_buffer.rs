@@ -153,11 +153,23 @@ impl PushBuffer {
         }
     }
 
-    /// Waits, at most for `reliable_push_timeout`, until all jobs are sent. Gives up and returns the others.
-    pub fn finish(&self) -> Option<UnsentJobs> {
+    /// Waits until all jobs are sent, for `reliable_push_timeout` or for `time`, whichever is longer. Gives up and
+    /// returns the others.
+    pub fn finish(&self, time: Duration) -> Option<UnsentJobs> {
         let shared = &self.0;
-        shared.hurry(&mut shared.state.lock());
-        let until = Instant::now() + shared.finish_timeout;
+        let mut state = shared.state.lock();
+        shared.hurry(&mut state);
+        let waiting = state.jobs.len();
+        drop(state);
+        let time = shared.finish_timeout.max(time);
+        if waiting > 0 && time > shared.finish_timeout {
+            log::info(&format!(
+                "jobs: {waiting} jobs wait in memory (reliable_push) for the store; this process, whose place another \
+                 one has taken, ends when they are sent, in {:.0} s at most",
+                time.as_secs_f64()
+            ));
+        }
+        let until = Instant::now() + time;
         let is_empty = || {
             let state = shared.state.lock();
             state.jobs.is_empty() && !state.trying

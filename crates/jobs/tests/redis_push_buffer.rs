@@ -98,7 +98,7 @@ fn pushes_wait_for_the_server_and_are_stored_once_in_their_order() {
     for number in PUSHES..2 * PUSHES {
         client.push(&format!("q{}", number / 100 % 2), number).unwrap();
     }
-    assert_eq!(client.buffer.finish(), None);
+    assert_eq!(client.buffer.finish(Duration::ZERO), None);
     for (queue, odd) in [("q0", 0), ("q1", 1)] {
         let expected: Vec<_> = (0..2 * PUSHES).filter(|n| n / 100 % 2 == odd).collect();
         assert_eq!(client.queue(queue), expected);
@@ -133,7 +133,7 @@ fn a_full_buffer_refuses_as_without_it_and_names_the_setting() {
     assert!(error.message.contains("reliable_push allows 4096 bytes"), "{error}");
     assert!((30..60).contains(&kept), "{kept} jobs of about 100 bytes");
     server.restart();
-    assert_eq!(client.buffer.finish(), None);
+    assert_eq!(client.buffer.finish(Duration::ZERO), None);
     assert_eq!(client.queue("q"), (0..kept).collect::<Vec<_>>());
     server.kill();
     client.push("q", kept).unwrap();
@@ -168,8 +168,8 @@ fn what_is_not_sent_at_the_end_is_given_up_and_named() {
     server.kill();
     (0..5).for_each(|number| drop(client.push("q", number).unwrap()));
     let unsent = UnsentJobs { count: 5, classes: "A0 3, A1 2".into() };
-    assert_eq!(client.buffer.finish(), Some(unsent));
-    assert_eq!(client.buffer.finish(), None);
+    assert_eq!(client.buffer.finish(Duration::ZERO), Some(unsent));
+    assert_eq!(client.buffer.finish(Duration::ZERO), None);
     server.restart();
     wait_for("a push", || client.push("q", 7).is_ok());
     wait_for("the job", || client.queue("q").contains(&7));
@@ -220,7 +220,7 @@ fn a_refused_job_is_set_aside_and_sent_when_the_cause_is_gone() {
     assert_eq!(client.push("bad", 8).unwrap_err().kind, StoreErrorKind::Corrupt);
     assert_eq!(server.cli(&["DEL", "queue:bad"]), "1");
     wait_for("the refused ones", || client.queue("bad") == [1, 2]);
-    assert_eq!(client.buffer.finish(), None);
+    assert_eq!(client.buffer.finish(Duration::ZERO), None);
 }
 
 #[test]
@@ -239,6 +239,6 @@ fn refused_jobs_take_memory_and_are_named_at_the_end() {
     let error = client.push("good", 3).unwrap_err();
     assert!(error.message.contains(&format!("{kept} jobs wait there")), "{error}");
     let unsent = UnsentJobs { count: kept, classes: format!("A0 {kept}") };
-    assert_eq!(client.buffer.finish(), Some(unsent));
+    assert_eq!(client.buffer.finish(Duration::ZERO), Some(unsent));
     client.push("good", 5).unwrap();
 }

@@ -129,13 +129,14 @@ module Chaton
         pushes.give_up unless ended
       end
 
-      # Waits, at most for `reliable_push_timeout_s`, until the jobs that are kept in memory are sent.
+      # Waits until the jobs that are kept in memory are sent, for `reliable_push_timeout_s` or for `time_s`, whichever
+      # is longer.
       #
       # @param log [Telemetry::Log, nil] nil: standard error
       # @return [Integer] jobs that are lost
       # @private
-      def finish(log: nil)
-        count, classes = @native.finish_pushes
+      def finish(log: nil, time_s: 0.0)
+        count, classes = @native.finish_pushes(time_s)
         return 0 unless count
 
         require_relative "../telemetry/log"

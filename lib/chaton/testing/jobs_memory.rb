@@ -43,7 +43,7 @@ module Chaton
         nil
       end
 
-      def finish_pushes = nil
+      def finish_pushes(_time_s) = nil
 
       def push_many(jobs) = jobs.map { |job| push(*job) }
 

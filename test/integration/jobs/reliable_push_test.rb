@@ -96,6 +96,21 @@ class ReliablePushTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
+  def test_a_phased_restart_while_redis_is_away_loses_nothing
+    server = boot_jobs(JOBS, rackup: APP, workers: "web: 1", section: "#{ON}\nreliable_push_timeout 0.1",
+                             config: "shutdown_timeout_s 60")
+    redis.kill
+    20.times { |n| assert_equal 200, server.get("/push?#{n}").status }
+    server.signal("USR1")
+    server.wait_line(/INFO  jobs: 20 jobs wait in memory .* in (?:60|59) s at most/, timeout_s: 60)
+    redis.start
+    server.wait_line(/phased restart done/, timeout_s: 60)
+    found = documents(console(server), "queue:default")
+    assert_equal (0...20).map(&:to_s), found.map { |item| item["args"].first }
+    assert_equal 0, server.stop
+    refute_match(/ERROR/, server.log)
+  end
+
   def test_a_refused_job_is_named_and_the_others_are_sent
     redis.call("SET", "queue:bad", "no list")
     console = away

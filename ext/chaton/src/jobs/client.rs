@@ -414,12 +414,13 @@ impl RbJobsClient {
 
     /// `[count, classes]` of the jobs that could not be sent; nil when none are left, and in a forked child that
     /// has pushed nothing.
-    fn finish_pushes(&self) -> Result<Option<(usize, String)>, Error> {
+    fn finish_pushes(&self, time_s: f64) -> Result<Option<(usize, String)>, Error> {
         let (made_in, connections) = self.connections.borrow().clone();
         if made_in != handle::generation() {
             return Ok(None);
         }
-        let unsent = connections.finish_pushes()?;
+        let time = Duration::try_from_secs_f64(time_s).unwrap_or_default();
+        let unsent = connections.finish_pushes(time)?;
         Ok(unsent.map(|unsent| (unsent.count, unsent.classes)))
     }
 
@@ -513,7 +514,7 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     class.define_method("batch_remove", method!(RbJobsClient::batch_remove, 1))?;
     class.define_method("batch", method!(RbJobsClient::batch, 1))?;
     class.define_method("backup", method!(RbJobsClient::backup, 1))?;
-    class.define_method("finish_pushes", method!(RbJobsClient::finish_pushes, 0))?;
+    class.define_method("finish_pushes", method!(RbJobsClient::finish_pushes, 1))?;
     class.define_method("close", method!(RbJobsClient::close, 0))?;
     class.define_method("address", method!(RbJobsClient::address, 0))?;
     Ok(())

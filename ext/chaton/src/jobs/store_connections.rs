@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::time::Duration;
 
 use chaton_jobs::push_buffer::{PushBuffer, UnsentJobs};
 use chaton_jobs::store::{self, NewJob, PushResult, Store, StoreFactory, StoreOptions};
@@ -85,15 +86,15 @@ impl StoreConnections {
         }
     }
 
-    /// Waits, for a bounded time, until the jobs that are kept in memory are sent. The others are given up
-    /// and returned.
+    /// Waits, for a bounded time, until the jobs that are kept in memory are sent; see [`PushBuffer::finish`]. The
+    /// others are given up and returned.
     ///
     /// # Errors
     /// What Ruby raised before the wait.
-    pub fn finish_pushes(&self) -> Result<Option<UnsentJobs>, Error> {
+    pub fn finish_pushes(&self, time: Duration) -> Result<Option<UnsentJobs>, Error> {
         let Some(buffer) = &self.buffer else { return Ok(None) };
         loop {
-            match without_gvl_to_the_end(|| buffer.finish()) {
+            match without_gvl_to_the_end(|| buffer.finish(time)) {
                 Some(unsent) => return Ok(unsent),
                 None => check_interrupts()?,
             }
