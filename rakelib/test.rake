@@ -24,7 +24,10 @@ TEST_FILES = {
 TEST_PARTS = ["cargo", *TEST_FILES.keys].freeze
 # Only run when asked for: all cases of a test that otherwise takes some, for up to an hour.
 CROSSINGS = "crossings"
-TEST_NAMES = TestNames.new([*TEST_PARTS, CROSSINGS])
+# The same for the model of jobs; CHATON_MODEL_SECONDS says for how long.
+MODELS = "models"
+MODEL_S = 600
+TEST_NAMES = TestNames.new([*TEST_PARTS, CROSSINGS, MODELS])
 # One broker serves all of these.
 KAFKA_PARTS = %w[cargo streams].freeze
 # These compute all the time and give way to tests that watch the clock.
@@ -70,15 +73,39 @@ def rust_tests
   end]
 end
 
+# @return [Array<TestProcess>, nil] nil for a part in Ruby
+def rust_part(name) = { "cargo" => method(:rust_tests), MODELS => method(:model_tests) }[name]&.call
+
+# The tests of the model, which run at the same time.
+def model_tests
+  seconds = ENV["CHATON_MODEL_SECONDS"] ||= MODEL_S.to_s
+  compile = [Toolchain.cargo, "test", "--locked", "--package", "chaton-jobs", "--lib", "--no-run", "--quiet",
+             "--message-format=json-render-diagnostics"]
+  [TestProcess.new(MODELS, "compile", compile, env: Toolchain.env, time_limit_s: 1800) do |output|
+    test_programs(output).map do |program, crate|
+      command = [program, "engine::tests::model", "--nocapture"]
+      # The search for the fewest steps that fail may follow.
+      TestProcess.new(MODELS, "jobs", command, dir: crate, time_limit_s: seconds.to_i + 600)
+    end
+  end]
+end
+
 # @param output [String] what cargo printed for machines
 # @return [Array<TestProcess>]
 def rust_programs(output)
   env = { "CHATON_TEST_KAFKA" => KafkaBroker.shared.address }
+  test_programs(output).map do |program, crate, name|
+    TestProcess.new("cargo", "#{File.basename(crate)} #{name}", [program], env: env, dir: crate)
+  end
+end
+
+# @param output [String] what cargo printed for machines
+# @return [Array<Array(String, String, String)>] program, directory of the crate, name
+def test_programs(output)
   messages = output.lines.grep(/\A\{/).map { |line| JSON.parse(line) }
   messages.select { |message| message["executable"] && message.dig("profile", "test") }.map do |message|
-    crate = File.dirname(message["manifest_path"])
     name = message["target"]["kind"].include?("lib") ? "unit" : message["target"]["name"]
-    TestProcess.new("cargo", "#{File.basename(crate)} #{name}", [message["executable"]], env: env, dir: crate)
+    [message["executable"], File.dirname(message["manifest_path"]), name]
   end
 end
 
@@ -90,7 +117,7 @@ task :test do |_, args|
 
   # A reader behind a pipe sees each line at once, too.
   $stdout.sync = true
-  processes = names.flat_map { |name| name == "cargo" ? rust_tests : ruby_tests(name) }
+  processes = names.flat_map { |name| rust_part(name) || ruby_tests(name) }
   mkdir_p "tmp", verbose: false
   # CHATON_TEST_SECONDS limits the time in which tests start; bin/matrix sets it. CHATON_TEST_AGAIN is how many failed
   # processes are run once more; .ci/run sets it.
