@@ -36,7 +36,7 @@ module Chaton
     # @param bid [String, nil] of an existing batch, to add jobs to it; nil: a new batch
     def initialize(bid = nil)
       @fresh = bid.nil?
-      @bid = bid || SecureRandom.urlsafe_base64(BID_BYTES)
+      @bid = bid || new_bid
       @description = ""
       @callbacks = []
       @parent = Thread.current[Jobs::Client::BATCH]&.bid || Thread.current[:chaton_parent_batch] if @fresh
@@ -60,8 +60,8 @@ module Chaton
     end
 
     # Jobs enqueued in the block belong to the batch, and are pushed together at its end; unique jobs, and 1,000 when
-    # there are so many, earlier. If the first block fails, the batch is given up: its callbacks do not run, what was
-    # pushed already runs all the same, and `jobs` may be called again.
+    # there are so many, earlier. If the first block fails, the batch is given up: its callbacks do not run, and what
+    # was pushed already runs all the same. `jobs` may be called again, which makes a batch with another {#bid}.
     #
     # @return [self]
     # @raise [Error] when the batch was removed meanwhile, since its block took a day or its process was taken for dead
@@ -92,6 +92,8 @@ module Chaton
 
     private
 
+    def new_bid = SecureRandom.urlsafe_base64(BID_BYTES)
+
     def create(client)
       callbacks = @callbacks.map { |callback| document(client, *callback) }
       client.native.batch_open(@bid, @parent, @description.to_s, callbacks, TTL_S, Jobs.owner.to_s)
@@ -105,10 +107,12 @@ module Chaton
                    "by; its jobs run, its callbacks do not: make the batch again"
     end
 
-    # Without the store, a worker removes the batch later.
+    # Without the store, a worker removes the batch later. What the block has pushed still names the old bid.
     def give_up(client)
+      given_up = @bid
       @fresh = true
-      client.native.batch_remove(@bid)
+      @bid = new_bid
+      client.native.batch_remove(given_up)
     rescue StoreError
       nil
     end

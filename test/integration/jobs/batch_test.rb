@@ -114,6 +114,78 @@ class JobsBatchTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
+  # A process that makes a nested batch, runs its jobs and its callback, and ends at once at one of these steps.
+  KILLS = <<~RUBY
+    module Step
+      def self.reached(name)
+        return unless File.exist?("kill-\#{name}")
+
+        File.delete("kill-\#{name}")
+        Process.kill("KILL", Process.pid)
+        sleep
+      end
+    end
+
+    class Chaton::Batch
+      prepend(Module.new do
+        def create(*)
+          super
+          Step.reached("opened")
+        end
+
+        def close(*)
+          Step.reached("pushed")
+          super
+          Step.reached("closed")
+        end
+      end)
+    end
+
+    class Leaf
+      include Chaton::Job
+      def perform(name)
+        Step.reached("job")
+        Recorder.note("leaf:\#{name}")
+      end
+    end
+
+    class Outer
+      include Chaton::Job
+      def perform(name)
+        Chaton::Batch.new.on(:success, Inner, "name" => name).jobs { Leaf.perform_bulk([[name]] * 3) }
+        Step.reached("ended")
+      end
+    end
+
+    class Inner
+      def on_success(_status, options)
+        Step.reached("callback")
+        Recorder.note("inner:\#{options["name"]}")
+      end
+    end
+  RUBY
+  STEPS = %w[opened pushed closed ended job callback].freeze
+
+  each_store def test_a_nested_batch_survives_a_kill_at_each_step
+    server = boot_jobs(JOBS + KILLS, config: JobsServer::QUICK)
+    console = console(server)
+    STEPS.each_with_index do |step, round|
+      server.write("kill-#{step}", "")
+      # The process that enqueues makes the outer batch, and must not be killed.
+      console.run("Step.define_singleton_method(:reached) { |_| }; " \
+                  "#{batch(step)}.jobs { Outer.perform_async(#{step.dump}) }; nil")
+      server.eventually("success after #{step}") { server.record.ids.grep(/\Asuccess:#{step}:1:0:0/).any? }
+      server.eventually("success of the nested batch") { server.record.of("inner:#{step}").any? }
+      refute File.exist?(server.path("kill-#{step}"))
+      drained(server, console)
+      ids = server.record.ids
+      assert_operator ids.rindex("leaf:#{step}"), :<, ids.index { |id| id.start_with?("success:#{step}") }
+      assert_equal ["complete:#{step}:1:0:0", "success:#{step}:1:0:0"], callbacks(server).grep(/:#{step}:/)
+      assert_equal round + 1, server.log.scan("ERROR worker died").size
+    end
+    assert_equal 0, server.stop
+  end
+
   each_store def test_an_interrupted_iteration_resumes_at_its_cursor
     server = boot_jobs(JOBS)
     console = console(server)

@@ -143,6 +143,21 @@ module StoresTests
     assert_predicate batch.status, :dead?
   end
 
+  def test_a_batch_that_is_made_again_waits_for_its_own_nested_batch
+    batch = Chaton::Batch.new.on(:success, Callbacks)
+    assert_raises(RuntimeError) do
+      batch.jobs do
+        Chaton::Batch.new.jobs { Note.perform_async("of the first block") }
+        raise "no"
+      end
+    end
+    batch.jobs { Chaton::Batch.new.jobs { Broken.set(retry: 0).perform_async } }
+    start
+    eventually { Seen.seen.any? && stats.dead == 1 && stats.in_flight.zero? }
+    assert_equal [["of the first block"]], Seen.seen
+    refute_predicate batch.status, :success?
+  end
+
   def test_middleware_sees_a_due_job_again
     @config.client_middleware.add(Mark)
     Note.perform_in(0.05, 1)

@@ -16,7 +16,7 @@ use crate::engine::job::Job;
 use crate::engine::orphans::{stopped, WorkerDeath};
 use crate::engine::Engine;
 use crate::outcome::Outcome;
-use crate::store::{JobLocation, NewJob, Store, StoreFactory};
+use crate::store::{JobLocation, NewBatch, NewJob, Store, StoreFactory};
 
 #[test]
 fn a_job_is_claimed_started_and_acknowledged() {
@@ -641,6 +641,41 @@ fn rounds_until(engine: &mut SteppedEngine, what: &str, mut is: impl FnMut() -> 
         assert!(std::time::Instant::now() < end, "{what} did not happen");
         engine.maintenance.round();
         std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_batch_that_a_dead_process_left_open_is_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    for factory in [factory("left-batch"), sqlite(&dir)] {
+        let mut store = factory.store();
+        let mut settings = config();
+        settings.store.lease = Duration::from_secs(1);
+        settings.heartbeat = Duration::from_millis(100);
+        let mut engine = SteppedEngine::new(&factory, settings, 1);
+        let (now_s, ttl) = (chaton_core::clock::wall_s(), Duration::from_secs(600));
+        let ours = engine.state.identity.name.clone();
+        for (bid, owner) in [("left", "gone"), ("open", &*ours), ("web", "")] {
+            let batch = NewBatch {
+                bid,
+                parent: None,
+                owner,
+                description: "an import",
+                callbacks: &[],
+                ttl,
+                now_s,
+            };
+            store.batch_open(&batch).unwrap();
+        }
+        rounds_until(&mut engine, "its removal", || store.batch("left").unwrap().is_none());
+        let lines = engine.feed.lines.lock().clone();
+        assert!(
+            lines.iter().any(|line| line.contains("left \"an import\" was left open")),
+            "{lines:?}"
+        );
+        for bid in ["open", "web"] {
+            assert!(factory.store().batch(bid).unwrap().is_some(), "{bid}");
+        }
     }
 }
 
