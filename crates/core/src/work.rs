@@ -51,6 +51,11 @@ pub trait Work: Any + Send + Sync {
     /// A short description for people, such as `GET /orders`.
     fn describe(&self) -> String;
 
+    /// Whether it is the server's own, which lists of running work leave out.
+    fn is_left_out(&self) -> bool {
+        false
+    }
+
     /// What names it in each line of the log about it: a request's id, a job's class and jid.
     fn log_context(&self) -> Vec<(&'static str, String)>;
 

@@ -949,7 +949,9 @@ impl Connection {
 
     /// Of a response by the application.
     fn count_and_log(&self, status: u16, head_bytes: usize) {
-        self.shared.counters.responded(status);
+        if !self.exchange.was_left_out() {
+            self.shared.counters.responded(status);
+        }
         self.count_response(status, true);
         if self.shared.log.is_on() {
             self.log(status, self.sent.saturating_sub(head_bytes as u64), true);

@@ -65,6 +65,8 @@ pub struct Exchange {
     client_left: AtomicBool,
     /// It was not run, because its client had left.
     aborted: AtomicBool,
+    /// It is the server's own, and not counted.
+    left_out: AtomicBool,
     /// Encodes a streamed body. It is locked before the response.
     encoder: Mutex<Option<Box<Encoder>>>,
     response: Mutex<PendingResponse>,
@@ -96,6 +98,7 @@ impl Exchange {
             waker: None,
             client_left: AtomicBool::new(false),
             aborted: AtomicBool::new(false),
+            left_out: AtomicBool::new(false),
             encoder: Mutex::new(None),
             response: Mutex::new(PendingResponse::new(socket, budget)),
             capacity: Condvar::new(),
@@ -234,6 +237,14 @@ impl Exchange {
         self.response.lock().phase() == ResponsePhase::TimedOut
     }
 
+    /// Leaves the request out of counters and lists of running work: the page that shows them asks every two
+    /// seconds.
+    pub fn leave_out(&self) {
+        if !self.left_out.swap(true, Relaxed) {
+            self.context.counters.left_out.fetch_add(1, Relaxed);
+        }
+    }
+
     /// Method and path, at most 200 bytes.
     pub fn describe(&self) -> String {
         let method = String::from_utf8_lossy(self.head.get(self.head.method));
@@ -297,8 +308,14 @@ impl Exchange {
         self.aborted.load(Relaxed)
     }
 
+    /// Whether it is not counted.
+    pub(crate) fn was_left_out(&self) -> bool {
+        self.left_out.load(Relaxed)
+    }
+
     /// Prepares for the next request of the connection.
     pub(crate) fn reset(&mut self) {
+        *self.left_out.get_mut() = false;
         self.head.clear();
         if let RequestBody::Memory(bytes) = std::mem::take(&mut self.body) {
             self.body_spare = bytes;
@@ -371,6 +388,10 @@ impl Work for Exchange {
 
     fn describe(&self) -> String {
         Exchange::describe(self)
+    }
+
+    fn is_left_out(&self) -> bool {
+        self.was_left_out()
     }
 
     fn log_context(&self) -> Vec<(&'static str, String)> {

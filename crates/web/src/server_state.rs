@@ -208,13 +208,14 @@ impl ServerState {
         let id = self.request_ids.load(Relaxed) + 1;
         self.request_ids.store(id, Relaxed);
         if let Some(slot) = self.config.own_gauges() {
-            slot.requests_total.store(id, Relaxed);
+            // The maximum, because those that run may be left out later, and a total never falls.
+            slot.requests_total.fetch_max(self.requests_total(), Relaxed);
         }
         id
     }
 
     pub fn requests_total(&self) -> u64 {
-        self.request_ids.load(Relaxed)
+        self.request_ids.load(Relaxed) - self.counters.left_out.load(Relaxed)
     }
 
     pub fn connection_opened(&self) {

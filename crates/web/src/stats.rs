@@ -13,7 +13,7 @@ pub struct Stats {
     pub connections: usize,
     /// Connections accepted.
     pub accepted_total: u64,
-    /// Requests handed over.
+    /// Requests handed over, without those of the mounted dashboard.
     pub requests_total: u64,
     /// Final responses sent, by the first digit of their status: `[1xx, …, 5xx]`.
     pub responses_total: [u64; 5],
@@ -52,7 +52,8 @@ pub struct Stats {
 pub(crate) struct Counters {
     pub accepted: AtomicU64,
     pub responses: [AtomicU64; 5],
-    /// This one and the next are the only counters that several threads write.
+    /// This one and the next two are the only counters that several threads write.
+    pub left_out: AtomicU64,
     pub shed: AtomicU64,
     pub aborted: AtomicU64,
     pub refused: AtomicU64,

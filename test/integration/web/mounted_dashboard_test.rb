@@ -23,7 +23,10 @@ class MountedDashboardTest < Minitest::Test
       use Rack::Lint
       run Chaton::Dashboard
     end
-    run ->(_) { [200, { "content-type" => "text/plain" }, ["app"]] }
+    run(lambda do |env|
+      sleep 0.01 until File.exist?("go") if env["PATH_INFO"] == "/slow"
+      [200, { "content-type" => "text/plain" }, ["app"]]
+    end)
   RUBY
   RAILS = <<~RUBY
     require "logger"
@@ -33,7 +36,7 @@ class MountedDashboardTest < Minitest::Test
     class App < Rails::Application
       config.eager_load = false
       config.secret_key_base = "0" * 64
-      config.logger = Logger.new($stderr)
+      config.logger = ActiveSupport::Logger.new($stderr)
       routes.append { scope("/admin") { mount Chaton::Dashboard => "/chaton" } }
     end
     class ApplicationController < ActionController::Base
@@ -69,9 +72,7 @@ class MountedDashboardTest < Minitest::Test
     assert_equal server.workers.sort, shown["workers"].map { |worker| worker["pid"] }.sort
     assert_equal ["running", server.pid], shown["server"].values_at("state", "pid")
     assert_equal ["main", "worker 0", "worker 1", "worker 2"], shown["processes"].map { |one| one["name"] }
-    unit = shown["workers"].flat_map { |worker| worker["running"] || [] }.find { |one| one["role"] == "web" }
-    assert_match(%r{GET /admin/chaton/dashboard.json}, unit["what"])
-
+    assert_own_requests_left_out(server)
     console(server).run("Chaton::Jobs::DeadSet.new.native.add(\"dead\", 1.0, " \
                         "JSON.generate(class: \"Note\", args: [7], jid: \"a\" * 24, queue: \"default\"))")
     retrying = "/actions/retry?place=dead&jid=#{"a" * 24}"
@@ -98,6 +99,10 @@ class MountedDashboardTest < Minitest::Test
     page = ask(server, "")
     assert_equal [200, 2], [page.status, page.body.scan(%r{(?:src|href)="/admin/chaton/dashboard\.}).size]
     assert_equal [server.pid, 2], document(server).then { |shown| [shown["server"]["pid"], shown["workers"].size] }
+    post(server, "/actions/none")
+    server.wait_line(%r{Started POST "/admin/chaton/actions/none"})
+    assert_match(%r{Started GET "/admin/chaton"}, server.log)
+    refute_match(%r{Started GET "/admin/chaton/dashboard.json"}, server.log)
     pausing = "/actions/pause?queue=low"
     assert_equal [403, 403, 405], [post(server, pausing, {}).status,
                                    post(server, pausing, "Origin" => "http://evil.example").status,
@@ -123,6 +128,21 @@ class MountedDashboardTest < Minitest::Test
 
   private
 
+  # The page asks all the time: what it shows is the application's.
+  def assert_own_requests_left_out(server)
+    slow = Thread.new { server.get("/slow").status }
+    shown = server.eventually("the slow request is shown", timeout_s: WAIT_S) do
+      document(server).then { |one| one if one["workers"].any? { |worker| worker["running"]&.any? } }
+    end
+    assert_equal ["GET /slow"], shown["workers"].flat_map { |worker| worker["running"] }.map { |unit| unit["what"] }
+    # That without a password never came to the page.
+    responses, duration = shown["web"].values_at("responses", "duration")
+    assert_equal [0, 1, 1], [*responses.values_at("2xx", "4xx"), duration["buckets"].sum]
+    server.write("go", "")
+    assert_equal 200, slow.value
+    server.eventually("it is counted", timeout_s: WAIT_S) { document(server)["web"]["responses"]["2xx"] == 1 }
+  end
+
   # @return [RawClient::Response]
   def ask(server, path, headers: LOGIN, method: "GET")
     lines = ["#{method} /admin/chaton#{path} HTTP/1.1", "Host: 127.0.0.1", "Content-Length: 0",
@@ -138,7 +158,7 @@ class MountedDashboardTest < Minitest::Test
       shown = JSON.parse(answer.body)
       next unless answer.status == 200 && shown["ready"]["status"] == "ready"
 
-      shown if shown["workers"].any? { |worker| worker["running"]&.any? }
+      shown if shown["workers"].all? { |worker| worker["running"] }
     end
   end
 end

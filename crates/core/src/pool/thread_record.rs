@@ -102,7 +102,7 @@ impl ThreadRecord {
     /// The work that the thread runs; `None` while it runs nothing.
     pub fn running(&self, now_ns: u64) -> Option<Running> {
         let current = self.current.lock();
-        let (work, since_ns) = current.as_ref()?;
+        let (work, since_ns) = current.as_ref().filter(|(work, _)| !work.is_left_out())?;
         Some(Running {
             role: work.role().name(),
             id: work.id(),

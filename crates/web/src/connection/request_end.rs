@@ -45,6 +45,9 @@ impl RequestEnd<'_> {
     /// Counts a response for the metrics; `has_waited`: it came from a thread of the pool.
     pub fn count(&self, status: u16, has_waited: bool) {
         let Some(counters) = self.shared.config.own_counters() else { return };
+        if self.exchange.was_left_out() {
+            return;
+        }
         counters.responded(if self.exchange.was_aborted() { CLIENT_LEFT } else { status });
         let took = self.since.elapsed();
         if self.was_handed_over {

@@ -322,7 +322,9 @@ impl Http2Stream {
         let (status, head_bytes) = (response.status(), response.head_bytes() as u64);
         drop(response);
         let status = if status == 0 { CLIENT_LEFT } else { status };
-        self.shared.counters.responded(status);
+        if !self.exchange.was_left_out() {
+            self.shared.counters.responded(status);
+        }
         let end = self.end();
         end.count(status, true);
         end.log(status, self.sent.saturating_sub(head_bytes), true);
