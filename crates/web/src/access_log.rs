@@ -128,13 +128,18 @@ fn json(out: &mut Vec<u8>, entry: &AccessLogEntry, now: Duration) {
     let remote = entry.remote;
     let date = http_date(now.as_secs());
     let month = MONTHS.iter().position(|name| **name == date[8..11]).unwrap_or(0) + 1;
-    out.extend_from_slice(b"{\"at\":\"");
+    // The first fields are those of the server's other lines (crates/core/src/log/line.rs).
+    out.extend_from_slice(b"{\"time\":\"");
     out.extend_from_slice(&date[12..16]);
     let _ = write!(out, "-{month:02}-");
     out.extend_from_slice(&date[5..7]);
     out.push(b'T');
     out.extend_from_slice(&date[17..25]);
-    let _ = write!(out, ".{:03}Z\",\"remote\":\"{remote}\",", now.subsec_millis());
+    let (ms, pid) = (now.subsec_millis(), std::process::id());
+    let _ = write!(
+        out,
+        ".{ms:03}Z\",\"pid\":{pid},\"level\":\"info\",\"message\":\"request\",\"remote\":\"{remote}\","
+    );
     // One allocation for all texts.
     let mut fields = String::with_capacity(FIELDS_BYTES);
     if let Some(head) = entry.head {
@@ -215,10 +220,14 @@ mod tests {
         let entry = AccessLogEntry { request_id: Some("a\"b".into()), ..entry(None) };
         json(&mut out, &entry, Duration::from_millis(1_007));
         let line = String::from_utf8(out).unwrap();
+        let pid = std::process::id();
         assert_eq!(
             line,
-            "{\"at\":\"1970-01-01T00:00:01.007Z\",\"remote\":\"10.0.0.7\",\
-             \"request_id\":\"a\\\"b\",\"status\":200,\"sent_bytes\":120,\"took_ms\":1.500}\n"
+            format!(
+                "{{\"time\":\"1970-01-01T00:00:01.007Z\",\"pid\":{pid},\"level\":\"info\",\"message\":\"request\",\
+                 \"remote\":\"10.0.0.7\",\"request_id\":\"a\\\"b\",\"status\":200,\"sent_bytes\":120,\
+                 \"took_ms\":1.500}}\n"
+            )
         );
     }
 

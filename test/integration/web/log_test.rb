@@ -87,7 +87,7 @@ class LogTest < Minitest::Test
     lines = server.log.lines.grep(/"target"/).map { |line| JSON.parse(line) }
     seen = lines.to_h { |line| [line.values_at("method", "target", "version").join(" "), line["status"]] }
     assert_equal REQUESTS.transform_values(&:first), seen.slice(*REQUESTS.keys)
-    assert(lines.all? { |line| Time.iso8601(line["at"]) && line["remote"] == "127.0.0.1" })
+    assert(lines.all? { |line| Time.iso8601(line["time"]) && line["remote"] == "127.0.0.1" })
   end
 
   # Every line of both logs, of the supervisor and of the workers, is JSON.
