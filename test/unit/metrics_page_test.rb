@@ -34,11 +34,23 @@ class MetricsPageTest < Minitest::Test
     end
   end
 
-  # Where promtool is installed it reads the rules.
+  # Where promtool is installed it reads the rules, and tries those of jobs with figures over time.
   def test_prometheus_accepts_the_rules
-    rules = File.join(EXAMPLES, "alerts.yml")
-    assert_operator YAML.safe_load_file(rules).dig("groups", 0, "rules").size, :>=, 5
-    tool = ENV.fetch("PATH").split(":").map { |folder| File.join(folder, "promtool") }.find { |path| File.file?(path) }
-    assert system(tool, "check", "rules", rules, out: File::NULL) if tool
+    path = File.join(EXAMPLES, "alerts.yml")
+    rules = YAML.safe_load_file(path).dig("groups", 0, "rules")
+    assert_operator rules.size, :>=, 5
+    assert_equal %w[critical warning], rules.map { |rule| rule.dig("labels", "severity") }.uniq.sort
+    tool = ENV.fetch("PATH").split(":").map { |folder| File.join(folder, "promtool") }.find { |one| File.file?(one) }
+    return unless tool
+
+    assert system(tool, "check", "rules", path, out: File::NULL)
+    assert system(tool, "test", "rules", File.expand_path("../support/alerts_test.yml", __dir__), out: File::NULL)
+  end
+
+  # The time that started jobs have waited says nothing while none starts.
+  def test_the_alert_of_waiting_jobs_reads_the_jobs_that_wait
+    rule = YAML.safe_load_file(File.join(EXAMPLES, "alerts.yml")).dig("groups", 0, "rules")
+      .find { |one| one["alert"] == "ChatonJobsWait" }
+    assert_equal "max by (queue) (chaton_job_queue_latency_seconds) > 30", rule["expr"]
   end
 end

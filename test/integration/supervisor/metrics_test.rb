@@ -62,6 +62,10 @@ class MetricsTest < Minitest::Test
     assert_equal 3, metrics.value("chaton_jobs_total", class: "Good", queue: "default", result: "done")
     assert_equal 3, metrics.value("chaton_job_run_time_seconds_count", class: "Good", queue: "default")
     metrics = scrape(server) { |found| found.value("chaton_job_queue_size", queue: "low") == 1 }
+    # Nobody works on this queue: the alert of waiting jobs reads how old its job gets.
+    latency = { queue: "low" }
+    age_s = metrics.value("chaton_job_queue_latency_seconds", **latency)
+    scrape(server) { |found| found.value("chaton_job_queue_latency_seconds", **latency) > age_s + 1 }
     assert_equal 1, metrics.value("chaton_job_store_answers")
     assert_operator metrics.value("chaton_job_set_size", set: "dead"), :<=, 1
     text = admin(server).get("/metrics").body
