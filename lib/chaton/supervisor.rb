@@ -47,7 +47,7 @@ module Chaton
       supervise
       finish
     rescue Chaton::Error, SignalException => e
-      StartFailure.report(@log, e)
+      StartFailure.report(@resources&.fatal_logs || [@log], e)
     ensure
       @resources&.release
     end

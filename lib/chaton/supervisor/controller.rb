@@ -211,7 +211,7 @@ module Chaton
       end
 
       def give_up(problem, reason)
-        @log.error("#{problem}; the server exits", reason: reason)
+        @resources.fatal_logs.each { |log| log.error("#{problem}; the server exits", reason: reason) }
         @exit_status = 1
         wind_down(:stopping)
       end

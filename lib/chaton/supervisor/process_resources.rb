@@ -86,10 +86,19 @@ module Chaton
         @control.open(&ControlCommands.new(controller).method(:call))
       end
 
+      # For an error that keeps the server from starting.
+      #
+      # @return [Array<Telemetry::Log>] the log, and standard error where that was redirected
+      def fatal_logs
+        original = @redirect.original
+        [@log, *(Telemetry::Log.new(format: @plan.log_format, io: original) if original)]
+      end
+
       # Reports to the log and to the service manager that the server serves.
       #
       # @param fields [Hash{Symbol=>Object}] for the log
       def ready(**fields)
+        @redirect.forget_original
         addresses = @listeners.addresses.join(" ")
         listen = { listen: addresses, admin: @admin.addresses.join(" ") }.reject { |_, text| text.empty? }
         @log.info("ready", **listen, environment: @plan.environment, **fields)
@@ -146,7 +155,10 @@ module Chaton
       end
 
       # Closes the main process's descriptors in a forked child.
-      def close_in_child = [@control, @services, @admin, @notify].each(&:close_in_child)
+      def close_in_child
+        @redirect.forget_original
+        [@control, @services, @admin, @notify].each(&:close_in_child)
+      end
     end
   end
 end

@@ -9,21 +9,19 @@ module Chaton
     module StartFailure
       module_function
 
+      # @param logs [Array<Telemetry::Log>] see {ProcessResources#fatal_logs}
       # @param error [Chaton::Error, SignalException]
       # @return [Integer] exit status
-      def report(log, error)
+      def report(logs, error)
         case error
         when SignalException
-          log.info("stopped while starting", signal: error.message)
+          logs.first.info("stopped while starting", signal: error.message)
           # The status that a shell reports for a process that a signal ended.
-          128 + error.signo
-        when AppLoadError
-          Service::LoadFailure.log(log, error, "cannot start")
-          1
-        else
-          log.error("cannot start: #{error.message}")
-          1
+          return 128 + error.signo
+        when AppLoadError then logs.each { |log| Service::LoadFailure.log(log, error, "cannot start") }
+        else logs.each { |log| log.error("cannot start: #{error.message}") }
         end
+        1
       end
     end
   end

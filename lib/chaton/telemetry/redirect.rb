@@ -28,13 +28,23 @@ module Chaton
         !@paths.empty?
       end
 
+      # @return [IO, nil] standard error as it was, until {#forget_original}: who starts the server looks there
+      attr_reader :original
+
       # Opens the files for the first time.
       #
       # @raise [SystemCallError] when a file cannot be opened
       def open
+        @original = $stderr.dup if any?
         switch(@append ? "a" : "w")
         # Only the first opening may empty the file.
         @append = true
+      end
+
+      # Closes the original, so that nobody waits for its end.
+      def forget_original
+        @original&.close
+        @original = nil
       end
 
       # Opens the files again under the same names.

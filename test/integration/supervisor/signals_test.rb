@@ -144,6 +144,26 @@ class SignalsTest < Minitest::Test
     refute_includes server.read("out.log.1"), "stopped"
   end
 
+  # Who starts it looks at its standard error: a service manager's journal, a container's log, a terminal.
+  def test_a_start_that_fails_is_seen_although_output_is_redirected
+    redirected = "stdout_redirect \"out.log\", \"err.log\", true"
+    taken = TCPServer.new("127.0.0.1", 0)
+    port = "bind \"tcp://127.0.0.1:#{taken.local_address.ip_port}\""
+    ["workers 1\n#{port}", "workers 0\n#{port}"].each do |config|
+      server = launch(config: "#{redirected}\n#{config}")
+      assert_equal 1, server.wait_exit
+      assert_match(/ERROR cannot start: .*#{taken.local_address.ip_port}/, server.log)
+      assert_match(/ERROR cannot start: /, server.read("out.log"))
+    end
+    ["workers 1", "workers 1\npreload false"].each do |config|
+      server = launch(rackup: "raise 'no such table'", config: "#{redirected}\n#{config}")
+      assert_equal 1, server.wait_exit
+      assert_match(/ERROR .*no such table/, server.log)
+    end
+  ensure
+    taken&.close
+  end
+
   def test_hup_without_files_is_the_terminal_closing
     server = boot(config: "workers 1")
     assert_equal 0, server.stop("HUP")
