@@ -33,7 +33,7 @@ module Chaton
       log = Telemetry::Log.of(plan)
       plan.notes.each { |note| log.info(note) }
       [*plan.warnings, *RubyRelease.warnings].each { |warning| log.warn(warning) }
-      log.info("allocator and heap sizes are unchanged: a Rack handler does not execute its process again")
+      log.debug("allocator and heap sizes are unchanged: a Rack handler does not execute its process again")
       server = Single.new(plan, argv: arguments(options), app: app, log: log)
       yield server if block_given?
       status = server.run

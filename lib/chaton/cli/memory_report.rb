@@ -11,13 +11,13 @@ module Chaton
         @launch_settings = launch_settings
       end
 
-      def to_s = "\nMemory at the start\n#{[*refusal, *allocator, *heap].map { |line| "  #{line}\n" }.join}"
+      def to_s = "\nMemory at the start\n#{lines.map { |line| "  #{line}\n" }.join}"
 
       private
 
-      def refusal
+      def lines
         reason = Memory::Launch.refusal(@plan)
-        reason && "none of this is applied: #{reason}"
+        reason ? ["allocator and heap sizes are unchanged: #{reason}"] : [*allocator, *heap]
       end
 
       def allocator = [@launch_settings.allocator.to_s, *set { |name| !name.match?(Memory::LaunchSettings::HEAP) }]

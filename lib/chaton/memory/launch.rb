@@ -44,7 +44,7 @@ module Chaton
       def go(plan, log)
         return write(lines_after_exec(log), log) if relaunched?
         refusal = Launch.refusal(plan) || unknown_program
-        return log.info("allocator and heap sizes are unchanged: #{refusal}") if refusal
+        return log.debug("allocator and heap sizes are unchanged: #{refusal}") if refusal
 
         settings = LaunchSettings.new(plan.memory, cache: HeapCache.of(plan, env: @environment), env: @environment)
         return write(settings.log_lines, log) if settings.variables.empty?

@@ -82,9 +82,9 @@ module Chaton
 
       def report(begun_s, pages, compacted)
         stat = @gc.stat
-        @log.info("memory settled", ms: ((now_s - begun_s) * 1e3).round, live_slots: stat.fetch(:heap_live_slots),
-                                    old_objects: stat.fetch(:old_objects), heap_pages_before: pages,
-                                    heap_pages: heap_pages, compact: compacted)
+        @log.debug("memory settled", ms: ((now_s - begun_s) * 1e3).round, live_slots: stat.fetch(:heap_live_slots),
+                                     old_objects: stat.fetch(:old_objects), heap_pages_before: pages,
+                                     heap_pages: heap_pages, compact: compacted)
       end
 
       # Pages with objects in them.

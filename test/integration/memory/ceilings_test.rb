@@ -153,7 +153,7 @@ class CeilingsIntegrationTest < Minitest::Test
     end
     out, = Open3.capture2(*server.command, "status", chdir: server.dir)
     assert_match(/ memory +private +shared +recycled$/, out)
-    assert_match(/^use of memory: limit 64 MiB  limit_hard 96 MiB  total \d+ MiB  recycled_total 0/, out)
+    assert_match(/^memory: 64 MiB ceiling  96 MiB hard ceiling  \d+ MiB in all$/, out)
     assert_equal 0, server.stop
   end
 

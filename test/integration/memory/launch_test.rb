@@ -120,7 +120,7 @@ class LaunchIntegrationTest < Minitest::Test
   end
 
   def test_one_process_in_development_is_left_alone
-    server = serve({ **with_jemalloc, "RACK_ENV" => "development" }, args: %w[-w 0])
+    server = serve({ **with_jemalloc, "RACK_ENV" => "development" }, args: %w[-w 0 --log-level debug])
     assert_match(/allocator and heap sizes are unchanged: a single process in development/, server.log)
     refute_includes maps(server.pid), @libraries
     assert_equal 1, lives.size

@@ -11,7 +11,7 @@ class SettleIntegrationTest < Minitest::Test
   include ServerTest
 
   RAILS = File.expand_path("../../../examples/rails/config.ru", __dir__)
-  COMPACT = "workers 2\nmemory { compact true }"
+  COMPACT = "workers 2\nlog_level :debug\nmemory { compact true }"
   AUTO_COMPACT = "#{COMPACT}\non_worker_boot { GC.auto_compact = true }".freeze
   NUMBERS = 40
 
@@ -68,7 +68,7 @@ class SettleIntegrationTest < Minitest::Test
   end
 
   def test_it_can_be_switched_off
-    server = boot(config: "workers 1\nmemory { compact false }")
+    server = boot(config: "workers 1\nlog_level :debug\nmemory { compact false }")
     assert_match(/memory settled .* compact="off \(memory { compact false }\)"/, server.log)
     assert_equal "hello", server.get("/").body
   end
@@ -89,6 +89,7 @@ class SettleIntegrationTest < Minitest::Test
   def test_without_compaction_the_rest_of_settling_is_done
     server = boot(config: <<~RUBY)
       workers 1
+      log_level :debug
       memory { compact true }
       GC.define_singleton_method(:compact) { raise NotImplementedError, "compact() is unimplemented on this machine" }
       Process.singleton_class.undef_method(:warmup) if Process.respond_to?(:warmup)
@@ -98,7 +99,7 @@ class SettleIntegrationTest < Minitest::Test
   end
 
   def test_a_new_generation_is_settled_too
-    server = boot(config: "workers 1")
+    server = boot(config: "workers 1\nlog_level :debug")
     server.signal("USR1")
     server.wait_line(/memory settled/, count: 2)
   end

@@ -77,7 +77,7 @@ class LaunchTest < Minitest::Test
   def test_one_process_in_development_is_not_executed_again
     launch.go(plan(environment: "development"), log)
     assert_empty @calls
-    assert_match(/INFO  allocator and heap sizes are unchanged: a single process in development/, @out.string)
+    assert_match(/DEBUG allocator and heap sizes are unchanged: a single process in development/, @out.string)
     launch.go(plan(environment: "development", workers: "1"), log)
     assert_equal 1, @calls.size
   end

@@ -7,6 +7,12 @@ use super::{tables, RenderOptions};
 /// Bound of the lines of the smaller tables.
 const SMALL_MAX: usize = 10;
 
+/// Below the tables of stacks and classes.
+const LEGEND: &str = "\n\
+    live, objects: what is not known to be dead; allocated, freed: while it was traced\n\
+    alive: share of it that the collections found alive; young: share that died in its first collection\n\
+    age: collections that the median live object has survived; longlife: what Ruby holds for long-lived (old)\n";
+
 pub(super) fn render(report: &Report, view: &RenderOptions) -> String {
     let mut text = format!("{}\n", plain(&view.title));
     for source in tables::sources(report) {
@@ -16,6 +22,7 @@ pub(super) fn render(report: &Report, view: &RenderOptions) -> String {
         text += "Nothing was sampled.\n";
     } else {
         rows(&mut text, report, view);
+        text += LEGEND;
     }
     collections(&mut text, report);
     gvl(&mut text, report);
