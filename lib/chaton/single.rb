@@ -39,7 +39,7 @@ module Chaton
       serve
       finish
     rescue Chaton::Error, SignalException => e
-      Supervisor::StartFailure.report(@log, e)
+      Supervisor::StartFailure.report(@resources&.fatal_logs || [@log], e)
     ensure
       @resources&.release
     end
@@ -68,7 +68,8 @@ module Chaton
     end
 
     def serve
-      @controller = Supervisor::SingleController.new(@plan, service: @service, resources: @resources, log: @log)
+      parts = { service: @service, resources: @resources, scoreboard: @scoreboard, log: @log }
+      @controller = Supervisor::SingleController.new(@plan, **parts)
       signals = Worker::SignalQueue.new(Supervisor::SignalCommands.signals(@plan)) do |name|
         @controller.handle_signal(name)
       end

@@ -9,6 +9,7 @@ use chaton_core::process::scoreboard::{Scoreboard, WorkerGauges};
 use serde::Serialize;
 
 use crate::config::Config;
+use crate::server::boot_ms;
 use crate::tree::{ServerPhase, TreeReport, WorkerEntry, WorkerPhase};
 
 /// The answer to `/live`.
@@ -46,6 +47,32 @@ pub struct RoleReadiness {
     pub ready_workers: usize,
     /// Why the others do not.
     pub reasons: Vec<String>,
+}
+
+/// [`Readiness`] for `chaton status`, which has it from here so that it says the same as `/ready`.
+#[derive(Serialize)]
+struct ServerReadiness {
+    #[serde(flatten)]
+    server: Readiness,
+    /// Of each worker of the report, why it does not do its work.
+    workers: Vec<Vec<String>>,
+}
+
+/// The readiness of a server as JSON; settings and report are those that the admin endpoint gets.
+///
+/// # Errors
+/// When the settings or the report cannot be read.
+pub fn document(
+    settings: &str,
+    report: &str,
+    scoreboard: &Scoreboard,
+) -> serde_json::Result<String> {
+    let (config, report): (Config, TreeReport) =
+        (serde_json::from_str(settings)?, serde_json::from_str(report)?);
+    let now_ms = boot_ms();
+    let server = ready(&report, scoreboard, &config, None, now_ms);
+    let workers = report.workers.iter().map(|one| reasons(one, scoreboard, &config, now_ms));
+    serde_json::to_string(&ServerReadiness { server, workers: workers.collect() })
 }
 
 /// Whether the supervisor reports. While it starts it loads the application and cannot.
@@ -115,19 +142,19 @@ fn role_readiness(
     RoleReadiness { ready: ready_workers > 0, workers: workers.len(), ready_workers, reasons }
 }
 
-/// Why a worker that says it is ready does not do the work of one of its roles.
+/// Why a worker does not do the work of its roles; empty where it does.
 pub(crate) fn reasons(
     entry: &WorkerEntry,
     scoreboard: &Scoreboard,
     config: &Config,
     now_ms: u64,
 ) -> Vec<String> {
-    let ready = entry.state == WorkerPhase::Ready;
-    let roles = entry.roles.iter().filter(|_| ready);
-    let mut reasons: Vec<_> =
-        roles.filter_map(|role| unready(role, entry, scoreboard, config, now_ms)).collect();
-    reasons.dedup();
-    reasons
+    let each =
+        entry.roles.iter().filter_map(|role| unready(role, entry, scoreboard, config, now_ms));
+    let mut found: Vec<_> = each.collect();
+    // A worker that boots does so for all roles.
+    found.dedup();
+    found
 }
 
 /// Why a worker does not do the work of a role.
@@ -321,6 +348,24 @@ mod tests {
         assert!(stopped.reasons[0].contains("worker 0 has stopped 1 partition at lost records"));
         scoreboard.counters(0).topics[3].stopped.store(0, Relaxed);
         assert_eq!(check(&report, &scoreboard, "streams").status, "ready");
+    }
+
+    #[test]
+    fn each_worker_says_why_it_does_not_do_its_work() {
+        let scoreboard = Scoreboard::new(2).unwrap();
+        let both = |worker, state| WorkerEntry {
+            roles: ["web", "jobs"].map(str::to_owned).to_vec(),
+            ..entry(worker, state, "web")
+        };
+        let of = |one: &WorkerEntry| reasons(one, &scoreboard, &config(), 100_000);
+        assert_eq!(of(&both(0, WorkerPhase::Booting)), ["is booting"]);
+        let ready = both(1, WorkerPhase::Ready);
+        assert_eq!(of(&ready), ["accepts no connections", "has not reached the job store yet"]);
+        let gauges = scoreboard.slot(1);
+        gauges.accepting.store(1, Relaxed);
+        gauges.jobs_lease_ms.store(30_000, Relaxed);
+        gauges.jobs_heartbeat_ms.store(99_000, Relaxed);
+        assert!(of(&ready).is_empty());
     }
 
     #[test]

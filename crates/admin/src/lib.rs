@@ -9,7 +9,7 @@ mod access;
 mod config;
 mod connection;
 pub mod dashboard;
-mod health;
+pub mod health;
 pub mod metrics;
 mod process_reader;
 pub mod queues;

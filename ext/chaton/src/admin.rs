@@ -48,6 +48,16 @@ impl RbAdmin {
         chaton_admin::metrics::sample().map_err(|e| error::system("the sample", &e))
     }
 
+    /// Whether the server and its workers are ready, as JSON; settings and report are those of the endpoint.
+    fn readiness(
+        settings: String,
+        report: String,
+        scoreboard: &RbScoreboard,
+    ) -> Result<String, Error> {
+        chaton_admin::health::document(&settings, &report, &scoreboard.0)
+            .map_err(|e| error::argument(e.to_string()))
+    }
+
     fn report(&self, line: String) -> Result<(), Error> {
         self.0.get()?.report(&line).map_err(|e| error::argument(e.to_string()))
     }
@@ -108,6 +118,7 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     class.define_singleton_method("run", function!(RbAdmin::run, 0))?;
     class.define_singleton_method("start", function!(RbAdmin::start, 2))?;
     class.define_singleton_method("sample_metrics", function!(RbAdmin::sample_metrics, 0))?;
+    class.define_singleton_method("readiness", function!(RbAdmin::readiness, 3))?;
     class.define_method("report", method!(RbAdmin::report, 1))?;
     class.define_method("stop", method!(RbAdmin::stop, 0))?;
     let class = native.define_class("Dashboard", ruby.class_object())?;

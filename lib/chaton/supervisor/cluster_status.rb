@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "event_loop"
+require_relative "readiness"
 
 module Chaton
   class Supervisor
@@ -12,6 +13,7 @@ module Chaton
         @plan = plan
         @scoreboard = scoreboard
         @ceilings = ceilings
+        @readiness = Readiness.new(plan, scoreboard)
         @started_at_s = EventLoop.now_s
       end
 
@@ -20,11 +22,13 @@ module Chaton
       # @return [Hash{Symbol=>Object}]
       def to_h(state:, listen:, worker_set:, restart:)
         now_s = EventLoop.now_s
+        readiness = @readiness.of(report(state: state, worker_set: worker_set))
+        children = worker_set.children.zip(readiness.delete(:workers)).sort_by { |child, _| child.index }
         {
-          pid: Process.pid, mode: "cluster", state: state, tag: @plan.tag, environment: @plan.environment,
+          pid: Process.pid, mode: "cluster", state: state, **readiness, tag: @plan.tag, environment: @plan.environment,
           uptime_s: (now_s - @started_at_s).round(3), listen: listen, restart: restart, store: @plan.jobs&.store_shown,
           memory: @ceilings.to_h(now_s),
-          workers: worker_set.children.sort_by(&:index).map { |child| worker(child, state, now_s) },
+          workers: children.map { |child, reasons| worker(child, reasons, now_s) },
           given_up: worker_set.worker_slots.filter_map { |slot| given_up(slot) if slot.given_up },
           topics: @scoreboard.topics
         }
@@ -44,19 +48,11 @@ module Chaton
 
       def given_up(slot) = { worker: slot.index, reason: slot.given_up }
 
-      def worker(child, state, now_s)
+      def worker(child, reasons, now_s)
         gauges = @scoreboard.read(child.scoreboard_slot)
         gauges.merge(worker: child.index, roles: child.roles, pid: child.pid, state: child.state,
                      generation: child.forker.generation, age_s: (now_s - child.forked_at_s).round(3),
-                     ready: state != :stopping && child.ready? && ready?(child, gauges),
-                     memory: @ceilings.of(child, now_s))
-      end
-
-      # A worker with an old queue is busy, not dead: a load balancer should prefer others.
-      def ready?(child, gauges)
-        return true unless child.roles.include?(:web)
-
-        gauges.fetch(:accepting, false) && gauges.fetch(:queue_age_ms, 0) < @plan.queue_age_s * 1000
+                     ready: reasons.empty?, unready: reasons, memory: @ceilings.of(child, now_s))
       end
     end
   end

@@ -4,6 +4,7 @@ require "json"
 require_relative "../telemetry/backtraces"
 require_relative "../worker/drain"
 require_relative "event_loop"
+require_relative "readiness"
 require_relative "signal_commands"
 require_relative "single_ceiling"
 
@@ -22,9 +23,10 @@ module Chaton
       attr_reader :state
 
       # @raise [ConfigError] when the loaded application alone is above the memory ceiling
-      def initialize(plan, service:, resources:, log:)
+      def initialize(plan, service:, resources:, scoreboard:, log:)
         @plan = plan
         @service = service
+        @readiness = Readiness.new(plan, scoreboard)
         @resources = resources
         @log = log
         @state = :starting
@@ -54,10 +56,10 @@ module Chaton
 
       # @return [Hash{Symbol=>Object}] for `chaton status`
       def status
-        { pid: Process.pid, mode: "single", state: @state, tag: @plan.tag, environment: @plan.environment,
-          uptime_s: (EventLoop.now_s - @started_at_s).round(3), listen: @resources.listeners.addresses,
-          store: @plan.jobs&.store_shown, memory: @ceiling.to_h, service: @service.status,
-          **@resources.services.status, **@resources.admin.status }
+        { pid: Process.pid, mode: "single", state: @state, **@readiness.of(report).except(:workers), tag: @plan.tag,
+          environment: @plan.environment, uptime_s: (EventLoop.now_s - @started_at_s).round(3),
+          listen: @resources.listeners.addresses, store: @plan.jobs&.store_shown, memory: @ceiling.to_h,
+          service: @service.status, **@resources.services.status, **@resources.admin.status }
       end
 
       # @return [Hash{Symbol=>Object}] for the admin endpoint

@@ -313,8 +313,9 @@ function showHead(now) {
 
 // Why a worker does not do its work, or what it runs is not known.
 function troubles(w, unasked) {
+  if (w.state !== "ready") return [];
   const found = w.reasons.map((reason) => ({ id: reason.replace(/[\d.]+/g, ""), text: reason, red: true }));
-  if (w.running || w.state !== "ready") return found;
+  if (w.running) return found;
   const silent = w.silent_s === undefined ? "" : ` It has not answered for ${time(w.silent_s)}.`;
   if (w.stopped) found.push({ id: "mute", red: true, text: `A signal or a debugger has stopped this process; kill -CONT ${w.pid} lets it go on.${silent}` });
   else if (!silent) found.push({ id: "mute", red: false, text: `What it runs is unknown${unasked ? `: ${unasked}` : ""}` });

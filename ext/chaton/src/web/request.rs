@@ -319,6 +319,13 @@ impl Request {
         self.exchange.borrow().as_ref().map_or_else(String::new, |exchange| exchange.describe())
     }
 
+    /// Leaves it out of counters and lists of running work.
+    fn leave_out(&self) {
+        if let Some(exchange) = self.exchange.borrow().as_ref() {
+            exchange.leave_out();
+        }
+    }
+
     /// The client's `X-Request-Id` while it is open, else its own id.
     fn request_id(&self) -> String {
         let exchange = self.exchange.borrow();
@@ -443,6 +450,7 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     class.define_method("hijacked?", method!(Request::is_hijacked, 0))?;
     class.define_method("open?", method!(Request::is_open, 0))?;
     class.define_method("describe", method!(Request::describe, 0))?;
+    class.define_method("leave_out", method!(Request::leave_out, 0))?;
     class.define_method("request_id", method!(Request::request_id, 0))?;
     class.define_method("built_env", method!(Request::built_env, 0))?;
     class.define_method("listener", method!(Request::listener, 0))?;
