@@ -14,6 +14,9 @@ module Chaton
     # The argument that asks for backtraces.
     DEBUG = /\A--log-level(=|\s)debug\z/
 
+    # What may be meant as a command.
+    WORD = /\A[a-z]+\z/
+
     # @param argv [Array<String>]
     # @return [Integer] exit status: 0 done, 1 an error that was printed, 130 interrupted
     def self.start(argv, out: $stdout, err: $stderr) = new(argv, out: out, err: err).run
@@ -49,11 +52,19 @@ module Chaton
 
     private
 
-    # The first argument names a command; anything else is an argument of `serve`.
+    # The first argument names a command; a file or an option is an argument of `serve`.
     def command
       first = @argv.first
-      known = Commands::ALL.key?(first) || first == "help"
-      known ? [first, @argv.drop(1)] : ["serve", @argv]
+      return [first, @argv.drop(1)] if Commands::ALL.key?(first) || first == "help"
+      raise no_command(first) if first&.match?(WORD) && !File.exist?(first)
+
+      ["serve", @argv]
+    end
+
+    def no_command(name)
+      nearest = Config::Nearest.to(name, Commands::ALL.keys)
+      hint = nearest ? "did you mean #{nearest}?" : "`chaton help` lists the commands"
+      ConfigError.new("there is no command #{name}; #{hint}")
     end
 
     def dispatch(name, rest)
@@ -79,7 +90,7 @@ module Chaton
     end
 
     def help(topic, command = nil)
-      raise ConfigError, "no command #{topic.inspect}; `chaton help` lists them" if topic && !Commands::ALL.key?(topic)
+      raise no_command(topic) if topic && !Commands::ALL.key?(topic)
 
       @out.puts topic ? Help.of_command(topic, command) : Help.overview
       0

@@ -44,7 +44,7 @@ module Chaton
         end
       rescue Errno::ENOENT, Errno::ECONNREFUSED
         raise ControlError, "no server listens at #{@path}; is it running, and was it started in this " \
-                            "directory? Otherwise give the path of its control socket"
+                            "directory? Otherwise give the path of its control socket: --control-socket FILE"
       rescue Errno::EACCES
         raise ControlError, "#{@path}: permission denied; only the user who runs the server may control it"
       rescue JSON::ParserError, SystemCallError, ArgumentError => e

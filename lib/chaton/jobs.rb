@@ -47,7 +47,7 @@ module Chaton
     extend ProcessClient
 
     # What a configuration without jobs lacks.
-    EXAMPLE = "jobs { store \"sqlite://storage/jobs.db\" }"
+    EXAMPLE = "jobs { }"
     private_constant :EXAMPLE
 
     @setup = Setup.new

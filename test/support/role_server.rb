@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require "open3"
 require_relative "console"
 require_relative "server"
 
@@ -31,21 +30,13 @@ class RoleServer < Server
     wait_all_gone
   end
 
-  # Runs a `chaton` command in a process of its own.
-  #
-  # @return [(String, String, Integer)] output, errors, exit status
-  def run_command(*words, input: "")
-    out, err, status = Open3.capture3(@env, RbConfig.ruby, "-I", LIB, EXE, *words, chdir: dir, stdin_data: input)
-    [out, err, status.exitstatus]
-  end
-
   private
 
   def running?
     now = status
     return now["state"] == "running" unless now.key?("workers")
 
-    now["state"] == "running" && now["workers"].any? && now["workers"].all? { |worker| worker["ready"] }
+    now["state"] == "running" && now["workers"].any? && now["workers"].all? { |worker| worker["state"] == "ready" }
   rescue Chaton::Error, SystemCallError, JSON::ParserError
     false
   end

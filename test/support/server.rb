@@ -2,6 +2,7 @@
 
 require "fileutils"
 require "json"
+require "open3"
 require "rbconfig"
 require "tmpdir"
 require "chaton/control"
@@ -89,6 +90,16 @@ class Server
     self
   end
 
+  # Runs a `chaton` command in a process of its own, in the server's directory.
+  #
+  # @param env [Hash{String=>String, nil}] beside the server's
+  # @return [(String, String, Integer)] output, errors, exit status
+  def run_command(*words, input: "", env: {})
+    out, err, status = Open3.capture3(@env.merge(env), RbConfig.ruby, "-I", LIB, EXE, *words,
+                                      chdir: dir, stdin_data: input)
+    [out, err, status.exitstatus]
+  end
+
   # @return [Integer] of the first TCP bind
   def port
     log[%r{tcp://[^ "]+?:(\d+)}, 1].to_i
@@ -139,8 +150,13 @@ class Server
     control("status")
   end
 
+  # @return [String] path; its name depends on the roles
+  def control_socket
+    Dir[path("tmp/chaton*.sock")].first || path("tmp/chaton.sock")
+  end
+
   def control(command)
-    Chaton::Control::Client.new(path("tmp/chaton.sock")).call(command)
+    Chaton::Control::Client.new(control_socket).call(command)
   end
 
   # @return [Array<Integer>] pids of the workers by number

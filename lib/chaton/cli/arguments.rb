@@ -9,8 +9,6 @@ module Chaton
     # Parses the arguments of a command by the definitions of the options. Mistakes are collected, not raised, so that
     # they are reported together with those of the configuration file.
     class Arguments
-      # How problems name this source.
-      ORIGIN = Config::Origin.new("command line").freeze
       # Flags of every command.
       COMMON = { "-h" => "--help", "--help" => "--help", "-v" => "--version", "--version" => "--version" }.freeze
 
@@ -49,7 +47,7 @@ module Chaton
       def switch?(name) = @on.include?(name)
 
       def problem(message, suggestion = nil)
-        @problems << Config::Problem.new(ORIGIN, message, suggestion)
+        @problems << Config::Problem.new(Config::COMMAND_LINE, message, suggestion)
       end
 
       # A problem of the arguments without a flag. After an option that is not known they may be its value.

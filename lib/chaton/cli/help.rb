@@ -16,6 +16,8 @@ module Chaton
         "--quiet" => "Print no summary at the end.",
         "--json" => "Print it as JSON, for programs.",
         "--all" => "All: of a place's jobs, or of the settings.",
+        "--no-open" => "Only print the link.",
+        "--wait" => "Wait until the restart is over; status 1 if it was abandoned.",
         "--print" => "Print it and write nothing.",
         "--yes" => "Do not ask.",
         "--full" => "Start the whole program again in place, with the new configuration; sockets stay open.",
@@ -85,7 +87,7 @@ module Chaton
           of_group = options.select { |option| option.group == group }
           "#{title}\n#{of_group.map { |option| option_row(option) }.join}" unless of_group.empty?
         end
-        others = switches.map { |name| row(SHORT.fetch(name, name), SWITCHES[name]) }
+        others = switches.map { |name| row(SHORT.fetch(name, name), SWITCHES.fetch(name)) }
         [*chapters, "Other\n#{others.join}"].join("\n")
       end
 

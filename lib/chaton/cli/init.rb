@@ -10,6 +10,33 @@ module Chaton
   class CLI
     # chaton init: writes config/chaton.rb from the configuration of Puma, Thruster, Sidekiq and Karafka.
     class Init < Command
+      HEAD = <<~TEXT
+        # Settings of Chaton. `chaton check` tells what results, `chaton check --all` names every setting; the page
+        # docs/CONFIGURATION.md below `bundle show chaton` explains them.
+      TEXT
+      # First word => lines to begin with, for what no file sets.
+      OFFERS = {
+        "workers" => "# workers 2                 # processes; without it one\n",
+        "jobs" => <<~TEXT,
+          # Background jobs, in a SQLite file until another store is named (docs/JOBS.md):
+          # jobs do
+          #   store "redis://127.0.0.1:6379/0"
+          #   cron "nightly", "0 3 * * *", "NightlyJob"
+          # end
+        TEXT
+        "streams" => <<~TEXT,
+          # Consumers of records, in a log of Chaton's own until a broker is named (docs/STREAMS.md):
+          # streams do
+          #   broker "kafka://127.0.0.1:9092"
+          #   topic "events", "EventsConsumer", group: "app"
+          # end
+        TEXT
+        "admin" => <<~TEXT
+          # Health checks, metrics, and the page of `chaton dashboard` (docs/HEALTH.md):
+          # admin { bind "tcp://127.0.0.1:9394" }
+        TEXT
+      }.freeze
+
       def self.options = %i[environment].map { |name| Config::Options[name] }
 
       def self.switches = ["--print"]
@@ -20,13 +47,15 @@ module Chaton
 
         parts = [PumaFile.lines, ThrusterVariables.lines, SidekiqLines.lines(@arguments.given),
                  KarafkaFile.lines].reject(&:empty?)
-        text = "# Settings of Chaton: docs/CONFIGURATION.md. `chaton check` tells what results.\n\n" \
-               "#{parts.map { |lines| "#{lines.join("\n")}\n" }.join("\n")}"
+        text = [HEAD, *parts.map { |lines| "#{lines.join("\n")}\n" }, *offers(parts.flatten)].join("\n")
         @arguments.switch?("--print") ? @out.print(text) : write(text)
         0
       end
 
       private
+
+      # @param taken [Array<String>] lines
+      def offers(taken) = OFFERS.reject { |word, _| taken.any? { |line| line.match?(/\A\s*#{word}\b/) } }.values
 
       def write(text)
         path = Config::Loader::OWN_FILE

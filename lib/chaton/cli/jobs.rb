@@ -14,6 +14,7 @@ module Chaton
       ALL = {
         "stats" => ["", "print counters and sizes"],
         "queues" => ["", "print the queues: how many jobs wait, for how long, whether they are paused"],
+        "cron" => ["", "print the entries of `cron` in the configuration, with their last and next ticks"],
         "processes" => ["", "print the processes that run jobs, and their jobs"],
         "list" => ["[PLACE]", "print jobs that wait; a place is queue:NAME, scheduled, retry or dead, none is all"],
         "show" => ["JID", "print all about a job"],

@@ -14,6 +14,7 @@ module Chaton
       def self.add(status, given)
         return status unless runs_jobs?(status)
 
+        given = { environment: status["environment"], **given }.compact
         # The server may run jobs only because of its command line.
         jobs = Config.load(given).jobs || Config.load({ **given, jobs: true }).jobs
         { **status, "jobs" => of(settings(jobs, status["store"])) }

@@ -64,7 +64,7 @@ module Chaton
         sources = Config::Sources.new(@arguments.problems)
         @arguments.given.each do |name, value|
           option = Config::Options[name]
-          sources.assign(:command_line, option, [value], Arguments::ORIGIN, label: option.flags.last)
+          sources.assign(:command_line, option, [value], Config::COMMAND_LINE, label: option.flags.last)
         end
         raise Config::Invalid, sources.problems unless sources.problems.empty?
 

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "command"
+require_relative "servers"
 
 module Chaton
   class CLI
@@ -12,23 +13,37 @@ module Chaton
 
       # @return [Hash{String=>Object}] the server's answer
       # @raise [ControlError]
-      def ask(command)
-        require_relative "../control"
-        Control::Client.new(control_socket).call(command)
-      end
+      def ask(command, path = control_socket) = Control::Client.new(path).call(command)
 
       # The options that lead to the server.
       def given = @arguments.given
 
-      # The given path, or that of the configuration.
+      # @return [String]
+      # @raise [ControlError] when several servers run in the directory
       def control_socket
+        return control_sockets.first unless control_sockets.size > 1
+
+        names = control_sockets.map { |path| "  --control-socket #{path.delete_prefix("#{Dir.pwd}/")}" }
+        raise ControlError, "several servers run in this directory; name one of them:\n#{names.join("\n")}"
+      end
+
+      # The given path, or that of the configuration, or those on which servers listen in this directory.
+      def control_sockets = @control_sockets ||= find_control_sockets
+
+      def find_control_sockets
         further = @arguments.rest
         @arguments.rest_problem("takes no argument, not #{further.first.inspect}") unless further.empty?
         named = given[:control_socket]
-        return File.expand_path(named) if named && @arguments.problems.empty?
+        return [File.expand_path(named)] if named && @arguments.problems.empty?
 
-        Config.load(given, problems: @arguments.problems).control_socket ||
-          raise(ControlError, "control_socket is off in the configuration; use signals and the pidfile instead")
+        plan = Config.load(given, problems: @arguments.problems)
+        unless plan.control_socket
+          raise ControlError, "control_socket is off in the configuration; use signals and the pidfile instead"
+        end
+        return [plan.control_socket] if plan.control_socket_given?
+
+        listening = Servers.listening(plan.root)
+        listening.empty? ? [plan.control_socket] : listening
       end
     end
   end

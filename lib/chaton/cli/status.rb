@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "io/console"
 require "json"
 require_relative "jobs_status"
 require_relative "paint"
@@ -14,11 +15,24 @@ module Chaton
       def self.switches = ["--json"]
 
       def run
-        answer = JobsStatus.add(ask("status").except("ok"), @arguments.given)
-        answer = StreamsStatus.add(answer, @arguments.given)
-        json = @arguments.switch?("--json")
-        @out.puts json ? JSON.pretty_generate(answer) : StatusReport.new(answer, paint: Paint.for(@out))
+        if @arguments.switch?("--json")
+          @out.puts JSON.pretty_generate(status(control_socket))
+        else
+          @out.puts control_sockets.map { |path| report(status(path)) }.join("\n\n")
+        end
         0
+      end
+
+      private
+
+      def report(status)
+        columns = @out.winsize.last if Paint.terminal?(@out)
+        StatusReport.new(status, paint: Paint.for(@out), columns: (columns if columns&.positive?))
+      end
+
+      def status(path)
+        answer = JobsStatus.add(ask("status", path).except("ok"), @arguments.given)
+        StreamsStatus.add(answer, @arguments.given)
       end
     end
   end

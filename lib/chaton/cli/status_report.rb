@@ -17,6 +17,12 @@ module Chaton
         "memory" => "memory.pss", "private" => "memory.private", "shared" => "memory.shared",
         "recycled" => "memory.recycles"
       }.freeze
+      # The first of them that a narrow terminal does without.
+      SPARE = %w[shared gen private recycled shed requests done conns queued threads up].freeze
+      # Field of memory => what it is called; those of a server without workers are its process's.
+      MEMORY = { "total" => "in all", "pss" => "in use", "private" => "private", "shared" => "shared",
+                 "limit" => "ceiling", "limit_hard" => "hard ceiling", "limit_tree" => "ceiling of all",
+                 "recycled_total" => "workers replaced for it", "hard_total" => "of them at once" }.freeze
       # Fields of memory that are counts.
       COUNTS = %w[recycles hards recycled_total hard_total].freeze
 
@@ -31,15 +37,17 @@ module Chaton
 
       # @param status [Hash{String=>Object}] as the control socket gives it
       # @param paint [Paint]
-      def initialize(status, paint: Paint.new(false))
+      # @param columns [Integer, nil] of the terminal; nil: nothing is left out
+      def initialize(status, paint: Paint.new(false), columns: nil)
         @status = status
         @paint = paint
+        @columns = columns
       end
 
       def to_s
         title, *listening = head.lines(chomp: true)
-        [@paint.call(title, :bold), *listening, workers, *bad(given_up), *commands, *memory, service, *running,
-         *stores].compact.join("\n")
+        [@paint.call(title, :bold), *listening, *bad(unready), workers, *bad(given_up), *commands, *memory,
+         service, *running, *stores].compact.join("\n")
       end
 
       # @return [Array<String>] lines about the stores that the server works on
@@ -47,7 +55,8 @@ module Chaton
 
       # @return [String] what it is, and where it listens
       def head
-        facts = [@status["tag"], @status["environment"], @status["state"], "pid #{@status["pid"]}",
+        state = @status["ready"] == false && @status["state"] == "running" ? "running, not ready" : @status["state"]
+        facts = [@status["tag"], @status["environment"], state, "pid #{@status["pid"]}",
                  "up #{duration(@status["uptime_s"])}"]
         listen = Array(@status["listen"])
         @head ||= ["chaton #{@status["version"]}  #{facts.compact.join("  ")}",
@@ -58,15 +67,30 @@ module Chaton
 
       def bad(lines) = lines.map { |line| @paint.call(line, :red) }
 
+      # As `/ready` says it.
+      def unready = @status["state"] == "running" ? Array(@status["unready"]) : []
+
       def workers
         rows = Array(@status["workers"])
         return if rows.empty?
 
-        cells = [COLUMNS.keys, *rows.map { |row| COLUMNS.values.map { |field| value(row, field) } }]
-        widths = cells.transpose.map { |column| column.map(&:length).max }
-        first, *others = cells.map { |row| row.zip(widths).map { |text, width| text.rjust(width) }.join("  ") }
+        cells = COLUMNS.map { |name, field| [name, *rows.map { |row| value(row, field) }] }
+        cells = within(cells.map { |column| [column.first, column.map(&:length).max, column] })
+        first, *others = cells.map { |_, width, column| column.map { |text| text.rjust(width) } }
+          .transpose.map { |row| row.join("  ") }
         colours = rows.map { |row| ready_colour(row) }
         [@paint.call(first, :bold), *others.zip(colours).map { |line, colour| @paint.call(line, *colour) }].join("\n")
+      end
+
+      # @param columns [Array<Array(String, Integer, Array<String>)>] name, width and texts
+      # @return [Array] those for which there is room
+      def within(columns)
+        SPARE.each do |name|
+          break unless @columns && columns.sum { |_, width, _| width + 2 } - 2 > @columns
+
+          columns = columns.reject { |one, _, _| one == name }
+        end
+        columns
       end
 
       # Nothing for a worker that serves.
@@ -83,7 +107,8 @@ module Chaton
       def memory
         memory = @status["memory"]&.except("recycling")&.compact or return []
         reasons = Array(@status["workers"]).filter_map { |row| past(row) }.uniq
-        ["use of memory: #{memory.map { |name, value| "#{name} #{amount(name, value)}" }.join("  ")}", *reasons]
+        facts = memory.reject { |name, value| COUNTS.include?(name) && value.zero? }
+        [fold("memory:", facts.map { |name, value| "#{amount(name, value)} #{MEMORY.fetch(name, name)}" }), *reasons]
       end
 
       def amount(name, value)
@@ -133,11 +158,24 @@ module Chaton
         place = at("jobs", jobs["store"])
         return bad(["#{place}: #{jobs["error"]}"]) if jobs["error"]
 
-        queues = jobs["queues"].map do |queue|
-          "queue #{queue["name"]}: #{Config::Types.thousands(queue["size"])} waiting, the next for " \
-            "#{queue["latency_s"].round(1)} s#{", paused" if queue["paused"]}"
+        [fold("#{place}:", jobs["stats"].map { |name, count| "#{name} #{line(count)}" }),
+         *jobs["queues"].map { |queue| "queue #{queue["name"]}: #{waiting(queue)}" }]
+      end
+
+      def waiting(queue)
+        return "nothing waits#{", paused" if queue["paused"]}" if queue["size"].zero?
+
+        "#{Config::Types.thousands(queue["size"])} waiting, the next for #{queue["latency_s"].round(1)} s" \
+          "#{", paused" if queue["paused"]}"
+      end
+
+      # In as many lines as the terminal needs.
+      def fold(title, facts)
+        lines = facts.each_with_object([title.dup]) do |fact, found|
+          found << +"" if @columns && found.last.length + fact.length + 2 > @columns
+          found.last << "  " << fact
         end
-        ["#{place}: #{line(jobs["stats"])}", *queues]
+        lines.map { |one| one.sub(":  ", ": ") }.join("\n")
       end
 
       # Of the log, which others may read too.
@@ -162,8 +200,9 @@ module Chaton
         topics, missing = group.values_at("topics", "missing_topics").map { |names| Array(names) }
         count = group["partitions"]
         paused = group["paused"].to_i
-        there = "#{topics.join(" ")}, #{count} #{count == 1 ? "partition" : "partitions"}, " \
-                "#{"#{paused} paused, " if paused.positive?}lag #{Config::Types.thousands(group["lag"])}"
+        partitions = "#{count} #{count == 1 ? "partition" : "partitions"}"
+        partitions << ", #{paused} paused," if paused.positive?
+        there = "lag #{Config::Types.thousands(group["lag"])} in #{partitions} of #{topics.join(" ")}"
         waits = "waits for #{missing.join(" ")}, which #{missing.size == 1 ? "does" : "do"} not exist yet"
         [*(there unless topics.empty?), *(waits unless missing.empty?)].join("; ")
       end

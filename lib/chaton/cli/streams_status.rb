@@ -13,7 +13,7 @@ module Chaton
       def self.add(status, given)
         return status unless consumes?(status)
 
-        streams = Config.load(given).streams
+        streams = Config.load({ environment: status["environment"], **given }.compact).streams
         streams ? { **status, "streams" => of(streams, Array(status["topics"])) } : status
       rescue Config::Invalid => e
         { **status, "streams" => { "error" => e.message } }

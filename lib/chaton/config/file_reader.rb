@@ -21,7 +21,7 @@ module Chaton
 
       # Reads the first file, and those it loads.
       def run(path, dsl)
-        file(path, dsl, Origin.new("command line"))
+        file(path, dsl, COMMAND_LINE)
       ensure
         @over = true
       end

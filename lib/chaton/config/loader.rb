@@ -18,7 +18,6 @@ module Chaton
       NO_FILE = "-"
       # An application that has this file is one of Rails.
       RAILS_FILE = "config/environment.rb"
-      COMMAND_LINE = Origin.new("command line").freeze
 
       # The current directory. A symbolic link stays as it was typed, so that after a deployment that moves the link its
       # new target is used.

@@ -73,7 +73,8 @@ module Chaton
       # @return [Array<String>] notes for the user, and what he should change
       attr_reader :notes, :warnings
 
-      # @param fields [Hash{Symbol=>Object}] all of the above, and preload, threads_max_given, binds_given
+      # @param fields [Hash{Symbol=>Object}] all of the above, preload, and the fields of the
+      #   questions below
       def initialize(**fields)
         @fields = fields.freeze
         fields.each { |name, value| instance_variable_set(:"@#{name}", value) }
@@ -91,6 +92,9 @@ module Chaton
 
       # @return [Boolean] whether a source sets addresses
       def binds_given? = @binds_given
+
+      # @return [Boolean] whether a source sets the control socket
+      def control_socket_given? = @control_socket_given
 
       # @param index [Integer] of a worker; those above the configured number have the roles of the first one
       # @return [Array<Symbol>]

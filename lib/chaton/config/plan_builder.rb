@@ -48,9 +48,12 @@ module Chaton
 
       def tag = value(:tag) || File.basename(@root)
 
+      # Of all processes.
+      def roles = @roles.by_worker.empty? ? @roles.on : @roles.by_worker.flatten.uniq
+
       # Without the role web there is nothing to listen on.
       def binds
-        return [].freeze unless (@roles.by_worker.empty? ? @roles.on : @roles.by_worker.flatten).include?(:web)
+        return [].freeze unless roles.include?(:web)
 
         binds = @sources[:binds] || [DEFAULT_BIND]
         binds = binds.map(&:encrypted_for_development) if value(:tls) == :dev
@@ -102,7 +105,8 @@ module Chaton
         out, err, append = value(:stdout_redirect)
         {
           rackup: absolute(value(:rackup)), pidfile: absolute(value(:pidfile)),
-          control_socket: absolute(value(:control_socket)), restart_file: absolute(value(:restart_file)),
+          control_socket: absolute(value(:control_socket, { root: @root, roles: roles })),
+          control_socket_given: @sources.set?(:control_socket), restart_file: absolute(value(:restart_file)),
           stdout_redirect: (out || err) && [absolute(out), absolute(err), append].freeze
         }
       end

@@ -10,6 +10,9 @@ module Chaton
       def to_s = [file, line].compact.join(":")
     end
 
+    # Where options are written.
+    COMMAND_LINE = Origin.new("command line").freeze
+
     # One mistake in a configuration.
     Problem = Struct.new(:origin, :message, :suggestion) do
       # @return [String] or another source
@@ -25,7 +28,7 @@ module Chaton
       end
     end
 
-    # A configuration with mistakes.
+    # A configuration, or a command line, with mistakes.
     class Invalid < ConfigError
       # @return [Array<Problem>]
       attr_reader :problems
@@ -34,7 +37,8 @@ module Chaton
       def initialize(problems)
         @problems = problems.uniq.freeze
         count = @problems.size == 1 ? "an error" : "#{@problems.size} errors"
-        super("the configuration has #{count}\n#{@problems.map { |problem| "  #{problem}" }.join("\n")}")
+        where = @problems.all? { |problem| problem.origin == COMMAND_LINE } ? COMMAND_LINE : "configuration"
+        super("the #{where} has #{count}\n#{@problems.map { |problem| "  #{problem}" }.join("\n")}")
       end
     end
   end

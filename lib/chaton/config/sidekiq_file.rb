@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "erb"
-require "yaml"
 require_relative "nearest"
 require_relative "options"
 require_relative "problem"
@@ -60,7 +58,10 @@ module Chaton
         nil
       end
 
+      # The libraries are needed here only, and would take a fifth of the time of a short command.
       def parse
+        require "erb"
+        require "yaml"
         text = ERB.new(File.read(@path), trim_mode: "-").tap { |erb| erb.filename = @path }.result
         found = YAML.safe_load(text, permitted_classes: [Symbol], aliases: true) || {}
         return plain(found) if found.is_a?(Hash)

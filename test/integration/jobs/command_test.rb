@@ -46,6 +46,24 @@ class JobsCommandTest < Minitest::Test
     assert_equal [["default", 2, false]], json(server, "queues").map { |one| one.values_at("name", "size", "paused") }
   end
 
+  each_store def test_cron_entries_with_their_ticks
+    lines = ["cron \"tick\", \"* * * * * *\", \"Step\", args: [\"now\"]",
+             "cron \"nightly\", \"0 3 * * *\", \"Step\", zone: \"Europe/Berlin\", queue: \"low\""]
+    server = boot_jobs(JOBS, section: lines.join("\n"))
+    server.eventually("a tick ran") { server.record.count.positive? }
+    tick, nightly = json(server, "cron")
+    assert_equal %w[tick Step], tick.values_at("name", "class")
+    assert_operator tick["next_at"], :>, tick["last_at"]
+    assert_in_delta Time.now.to_f, tick["last_at"], WAIT_S
+    assert_equal ["low", "0 3 * * *", "Europe/Berlin", nil],
+                 nightly.values_at("queue", "schedule", "zone", "last_at")
+    head, first, second = success(server, "cron").lines
+    assert_match(/^name +class +queue +schedule +zone +last +next$/, head)
+    assert_match(/^tick +Step +- /, first)
+    assert_match(/ - +#{Time.at(nightly["next_at"]).strftime("%Y-%m-%d %H:%M:%S")}$/, second)
+    assert_equal 0, server.stop
+  end
+
   each_store def test_queues_and_sets_are_emptied_at_once
     server = prepare_jobs(JOBS)
     console = console(server)
@@ -57,7 +75,7 @@ class JobsCommandTest < Minitest::Test
     assert_equal 1200, json(server, "drain", "default", "--yes")["count"]
     assert_equal 700, json(server, "retry", "--all", "scheduled")["count"]
     assert_equal [700, 0], stats(console).values_at("enqueued", "scheduled")
-    assert_equal 700, json(server, "delete", "--all", "queue:default")["count"]
+    assert_equal 700, json(server, "delete", "--all", "queue:default", "--yes")["count"]
     assert_equal 0, stats(console)["enqueued"]
   end
 

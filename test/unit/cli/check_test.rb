@@ -2,6 +2,7 @@
 
 require_relative "cli_case"
 require "json"
+require "open3"
 
 class CheckTest < CLICase
   def test_a_plan_for_people
@@ -17,6 +18,34 @@ class CheckTest < CLICase
     elsewhere = %i[jobs streams topic admin traces]
     options = Chaton::Config::Options::ALL.reject { |one| one.group == :server || elsewhere.include?(one.scope) }
     options.each { |option| assert_match(/^  #{option.name} /, text) }
+  end
+
+  def test_the_last_line_is_the_verdict
+    assert_equal "the configuration is valid\n", chaton("check", "-C", "-")[1].lines.last
+    refute_match(/the configuration is valid/, chaton("check", "-C", "-t", "0")[1])
+  end
+
+  def test_a_cable_that_reaches_one_process_only_is_a_note
+    FileUtils.mkdir_p("config")
+    File.write("config/cable.yml", "production:\n  adapter: async\n")
+    File.write("config.ru", <<~RUBY)
+      require "action_cable/engine"
+      ActionCable.server.config.cable = YAML.load_file("config/cable.yml").fetch(ENV["RACK_ENV"])
+      #{APP}
+    RUBY
+    note = /adapter async, with which a broadcast reaches only .* 2 workers: use redis, solid_cable or postgresql$/
+    assert_match(note, in_process("check", "-e", "production", "-w", "2"))
+    refute_match(/adapter async/, in_process("check", "-e", "production", "-w", "1"))
+  end
+
+  def test_a_file_of_sidekiq_that_is_not_read_is_a_note
+    FileUtils.mkdir_p("config")
+    File.write("config/sidekiq.yml", "concurrency: 3\n")
+    note = "config/sidekiq.yml is not read, because no jobs run here; it is with --jobs, or "
+    assert_includes chaton("check", "-C", "-")[1], "  #{note}"
+    refute_includes chaton("check", "-C", "-", "--jobs", "-e", "test")[1], note
+    FileUtils.rm("config/sidekiq.yml")
+    refute_includes chaton("check", "-C", "-")[1], note
   end
 
   def test_streams_in_the_report
@@ -73,17 +102,17 @@ class CheckTest < CLICase
   def test_memory_settings_in_the_report
     text = chaton("check", "-e", "production", "-C", "-")[1]
     assert_match(/^Memory at the start\n  allocator: \S+/, text)
-    refute_match(/none of this is applied/, text)
     reading = { ruby: RUBY_VERSION, live_slots: 450_000, old_objects: 1, pools: [[40, 450_000]] }
     Dir.mkdir("tmp")
     Chaton::Memory::HeapCache.new(root: @root, work: "web").write(reading)
     ENV["RUBY_GC_MALLOC_LIMIT"] = "17000000"
-    text = chaton("check", "-e", "development", "-C", "-")[1]
-    assert_match(/none of this is applied: a single process in development/, text)
+    assert_match(/^Memory at the start\n  allocator and heap sizes are unchanged: a single process in dev.*\n\n/,
+                 chaton("check", "-e", "development", "-C", "-")[1])
+    text = chaton("check", "-e", "production", "-C", "-")[1]
     assert_match(/heap: sized by the last start, \d seconds ago\n    eden 25.7 MiB: 1.5 times the live bytes/, text)
     assert_match(/^    RUBY_GC_MALLOC_LIMIT_MAX=\d+$/, text)
     assert_match(/left as you set them: RUBY_GC_MALLOC_LIMIT$/, text)
-    launch = JSON.parse(chaton("check", "--json", "-C", "-")[1]).fetch("launch")
+    launch = JSON.parse(chaton("check", "--json", "-C", "-", "-e", "development")[1]).fetch("launch")
     assert_equal ["a single process in development is not executed again", ["RUBY_GC_MALLOC_LIMIT"]],
                  launch.values_at("refusal", "left_alone")
     assert_includes launch["variables"], "RUBY_GC_MALLOC_LIMIT_MAX"
@@ -102,6 +131,15 @@ class CheckTest < CLICase
   end
 
   private
+
+  # In a process of its own, for code that changes all of it.
+  #
+  # @return [String] output and errors
+  def in_process(*argv)
+    lib = File.expand_path("../../../lib", __dir__)
+    Open3.capture2e(RbConfig.ruby, "-I", lib, "-e", "require 'chaton/cli'; exit Chaton::CLI.start(ARGV)", "--", *argv)
+      .first
+  end
 
   def in_ruby(version, env = {})
     before = ENV.to_h.slice(*env.keys)

@@ -22,13 +22,24 @@ class CLITest < CLICase
     assert_equal text, chaton("help", "status")[1]
     assert_includes text, "--json"
     refute_includes text, "--workers"
-    assert_match(/no command "nonsense"/, chaton("help", "nonsense")[2])
+    assert_equal "chaton: there is no command nonsense; `chaton help` lists the commands\n",
+                 chaton("help", "nonsense")[2]
   end
 
   def test_a_misspelt_command
     status, _, errors = chaton("staus")
     assert_equal 1, status
-    assert_match(/staus is neither a command nor a file; did you mean status\?/, errors)
+    assert_equal "chaton: there is no command staus; did you mean status?\n", errors
+    assert_match(/\Achaton: the command line has an error\n  command line: --jsn is not an option; did you mean --json/,
+                 chaton("status", "--jsn")[2])
+  end
+
+  def test_help_of_every_command_and_subcommand
+    Chaton::CLI::Commands::ALL.each_key do |name|
+      assert_help(name)
+      group = Chaton::CLI::Commands.find(name)
+      group::ALL.each_key { |sub| assert_help(name, sub) } if group.respond_to?(:pick)
+    end
   end
 
   def test_errors_of_command_line_and_file_together
@@ -56,7 +67,7 @@ class CLITest < CLICase
     %w[status quiet stop restart].each do |command|
       status, out, errors = chaton(command)
       assert_equal [1, ""], [status, out]
-      assert_match(%r{\Achaton: no server listens at #{@root}/tmp/chaton.sock}, errors)
+      assert_match(%r{\Achaton: no server listens at #{@root}/tmp/chaton.sock.* socket: --control-socket FILE}, errors)
       assert_match(%r{listens at #{@root}/x.sock}, chaton(command, "--control-socket", "x.sock")[2])
     end
   end
@@ -77,5 +88,13 @@ class CLITest < CLICase
     assert_equal 1, status
     assert_match(%r{there is no #{@root}/config.ru; name the application's Rack file}, errors)
     assert_match(/nothing.ru is neither a command nor a file/, chaton("nothing.ru")[2])
+  end
+
+  private
+
+  def assert_help(*words)
+    status, text, errors = chaton(*words, "--help")
+    assert_equal [0, ""], [status, errors], words.join(" ")
+    assert_match(/\Achaton #{words.join(" ")}: \S.*^Usage: chaton #{words.join(" ")}/m, text)
   end
 end

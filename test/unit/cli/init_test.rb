@@ -75,7 +75,7 @@ class InitTest < CLICase
                                         "labels: [a, b]\nverbose: true\n")
     assert_includes text, <<~RUBY
       jobs do
-        store ENV.fetch("REDIS_URL", "redis://127.0.0.1:6379/0")   # where Sidekiq's jobs are
+        store ENV.fetch("REDIS_URL", "redis://127.0.0.1:6379/0")   # where Sidekiq's jobs are; set REDIS_URL or change this line
         queues "critical": 3, "low": 1
         jobs_threads 1..7
         jobs_shutdown_timeout_s 9.0
@@ -84,6 +84,7 @@ class InitTest < CLICase
       end
     RUBY
     assert_match(/^# not taken over: config.sidekiq.yml: verbose is not read/, text)
+    refute_match(/no REDIS_URL/, text)
     assert_equal [["critical", 3], ["low", 1]], Chaton::Config.load({}, env: {}, root: @root).jobs.queues
   end
 
@@ -104,6 +105,19 @@ class InitTest < CLICase
   def test_answers_are_compressed
     assert_match(/^web \{ compress true \}$/, init({}))
     assert Chaton::Config.load({}, env: {}, root: @root).web.compress
+  end
+
+  def test_sections_to_begin_with_are_comments_that_can_be_switched_on
+    text = init({})
+    %w[jobs streams admin].each { |name| assert_match(/^# #{name} (do|{)/, text) }
+    assert_match(/^# workers 2 /, text)
+    assert_equal 0, chaton("check").first
+    on = text.gsub(/^# (?=(  )?(workers|jobs|store|cron|streams|broker|topic|admin|end)\b)/, "")
+    plan = Chaton::Config.load({}, env: {}, root: write("config/chaton.rb", on))
+    assert_equal [2, ["nightly"], ["events"]],
+                 [plan.workers, plan.jobs.crons.map(&:name), plan.streams.routes.map(&:topic)]
+    assert_equal 1, plan.admin.admin_bind.size
+    refute_match(/^# jobs (do|{)/, write("config/sidekiq.yml", "queues: [a]\n") && chaton("init", "--print")[1])
   end
 
   def test_variables_of_thruster
@@ -135,6 +149,12 @@ class InitTest < CLICase
   end
 
   private
+
+  # @return [String] the application's directory
+  def write(path, text)
+    File.write(path, text)
+    @root
+  end
 
   # Writes the files, runs the command and returns what it has written.
   def init(files)

@@ -163,16 +163,19 @@ class CLIJobsTest < CLICase
   def test_acts_on_all
     @client.places = { "retry" => Array.new(1_234) { |number| job(number.to_s, 5.0) }, "dead" => [job("x")] }
     assert_equal({ "place" => "retry", "count" => 1_234 }, json("retry", "--all"))
-    assert_equal({ "place" => "dead", "count" => 1 }, json("delete", "--all", "dead"))
+    assert_equal({ "place" => "dead", "count" => 1 }, json("delete", "--all", "dead", "--yes"))
     assert_match(/PLACE is missing: chaton jobs delete JID \| --all PLACE/, jobs("delete", "--all")[2])
     assert_match(/wait to be run/, jobs("retry", "--all", "queue:low")[2])
   end
 
-  def test_drain_asks
+  def test_emptying_a_place_asks
     @client.places = { "queue:low" => [job("1"), job("2")] }
-    status, _, errors = jobs("drain", "low")
-    assert_equal 1, status
-    assert_equal "chaton: 2 jobs of the queue low will be deleted for good. Confirm with --yes\n", errors
+    [%w[drain low], %w[delete --all queue:low]].each do |command|
+      status, _, errors = jobs(*command)
+      assert_equal 1, status
+      assert_equal "chaton: 2 jobs of queue:low will be deleted for good. Confirm with --yes\n", errors
+    end
+    refute_includes @client.asked.flatten, :clear
     assert_equal "2 jobs of queue:low are deleted\n", jobs("drain", "low", "--yes")[1]
     assert_equal 2, @client.asked.flatten.last
   end

@@ -34,8 +34,8 @@ class TopViewTest < Minitest::Test
     assert_equal 16, shown.size
     assert_includes shown, "threads ###############----- 3 of 4 run work"
     assert_includes shown, "memory  ##########---------- 200 MiB of 400 MiB"
-    assert(shown.any? { |line| line.match?(%r{^ +0 +web +43 .* ######-- 3/4  ceiling #######-*$}) })
-    assert(shown.any? { |line| line.match?(%r{^ +1 +jobs +44  booting, not ready .* -/-$}) })
+    assert(shown.any? { |line| line.match?(%r{^ +0 +web +43 .*  3/4 ######--  ceiling #######-*$}) })
+    assert(shown.any? { |line| line.match?(%r{^ +1 +jobs +44  booting .* -/-$}) })
     assert_match(/\e\[31m#+\e/, view(paint: true).lines(full, rows: 16, columns: 100).join, "a full bar is red")
   end
 
@@ -46,6 +46,17 @@ class TopViewTest < Minitest::Test
     assert_equal %w[0 1], workers(lines(by_worker, "r"))
     assert_equal %w[1], workers(lines(by_worker, "f", "f"))
     assert_equal :quit, by_worker.press("q")
+  end
+
+  def test_numbers_that_matter_are_seen_in_80_columns
+    stats = %w[processed failed enqueued scheduled retries dead in_flight processes].to_h { |name| [name, 123_456] }
+    groups = [{ "name" => "billing", "topics" => ["a" * 40], "partitions" => 4, "lag" => 12_345 }]
+    status = sample(0).status.merge("jobs" => { "store" => "redis://127.0.0.1/0", "stats" => stats, "queues" => [] },
+                                    "streams" => { "broker" => "kafka://127.0.0.1:9092", "groups" => groups })
+    text = view.lines(Top::Sample.new(status, at_s: 0), rows: 24, columns: 80).join("\n")
+    ["dead 123,456", "processes 123,456", "lag 12,345 in 4 partitions", "  3/4 "].each do |part|
+      assert_includes text, part
+    end
   end
 
   def test_rates_and_their_curve

@@ -17,6 +17,30 @@ class LoaderTest < ConfigCase
     refute_predicate plan, :preload?
   end
 
+  def test_servers_of_one_directory_have_control_sockets_of_their_own
+    names = { { jobs: true } => "chaton-jobs", { streams: true, jobs: true } => "chaton-jobs-streams",
+              { web: true, jobs: true } => "chaton" }
+    write("config/chaton.rb", "jobs { }\nstreams { topic \"events\", \"Object\" }")
+    names.each { |given, name| assert_equal File.join(@root, "tmp/#{name}.sock"), load(given).control_socket }
+    write("config/chaton.rb", "workers streams: 1, jobs: 1\njobs { }\nstreams { topic \"events\", \"Object\" }")
+    assert_equal File.join(@root, "tmp/chaton-jobs-streams.sock"), load.control_socket
+    assert_equal File.join(@root, "x.sock"), load({ control_socket: "x.sock" }).control_socket
+  end
+
+  # The directories of Capistrano: a link `current` leads to one of the releases.
+  def test_the_control_socket_of_a_release_is_where_the_next_one_finds_it
+    root = File.realpath(@root)
+    %w[releases/1 releases/2 shared].each { |path| FileUtils.mkdir_p(File.join(root, path)) }
+    File.symlink("releases/1", File.join(root, "current"))
+    [File.join(root, "current"), File.join(root, "releases/2")].each do |path|
+      plan = Chaton::Config.load({}, env: {}, root: path)
+      assert_equal [path, File.join(root, "shared/tmp/chaton.sock")], [plan.root, plan.control_socket]
+    end
+    FileUtils.rmdir(File.join(root, "shared"))
+    assert_equal File.join(root, "current/tmp/chaton.sock"),
+                 Chaton::Config.load({}, env: {}, root: File.join(root, "current")).control_socket
+  end
+
   def test_development_has_no_time_limits
     plan = load
     assert_equal ["development", 0.0, 0.0], [plan.environment, plan.alive_timeout_s, plan.web.request_timeout_s]

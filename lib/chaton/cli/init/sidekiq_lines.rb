@@ -29,11 +29,15 @@ module Chaton
 
         def self.words(list) = (list.map(&:inspect).join(", ") unless list.empty?)
 
-        def self.notes(plan) = plan.notes.grep(/sidekiq\.yml/).map { |note| "# not taken over: #{note}" }
+        # The line of the store is written in any case.
+        def self.notes(plan)
+          plan.notes.grep(/sidekiq\.yml/).grep_v(/no jobs { store/).map { |note| "# not taken over: #{note}" }
+        end
 
         def self.store
           variable = [ENV.fetch("REDIS_PROVIDER", ""), "REDIS_URL"].find { |name| !name.empty? }
-          ["  store ENV.fetch(#{variable.inspect}, \"redis://127.0.0.1:6379/0\")   # where Sidekiq's jobs are"]
+          hint = "where Sidekiq's jobs are#{"; set #{variable} or change this line" if ENV[variable].to_s.empty?}"
+          ["  store ENV.fetch(#{variable.inspect}, \"redis://127.0.0.1:6379/0\")   # #{hint}"]
         end
 
         def self.queues(jobs)

@@ -4,6 +4,7 @@ require "json"
 require_relative "../../jobs"
 require_relative "../../native"
 require_relative "../progress"
+require_relative "../servers"
 require_relative "../subcommand"
 require_relative "../table"
 
@@ -63,12 +64,26 @@ module Chaton
 
         def plan = @plan ||= load_jobs
 
-        # The server may run jobs only because of its command line.
+        # A server that runs here says in which environment, and on which store. It may run jobs only because of its
+        # command line.
         def load_jobs
-          plan = Config.load(given, problems: @arguments.problems)
-          plan = Config.load({ **given, jobs: true }) unless plan.jobs
+          server = Servers.settings(given)
+          options = { environment: server["environment"], **given }.compact
+          plan = Config.load(options, problems: @arguments.problems)
+          plan = Config.load({ **options, jobs: true }) unless plan.jobs
+          plan = of_server(plan, server["store"], options)
           ::Chaton::Jobs.use(plan)
           plan
+        end
+
+        # @param shown [String, nil] the server's store, without a password
+        def of_server(plan, shown, options)
+          return plan if shown.nil? || shown == plan.jobs.store_shown
+          return Config.load({ **options, jobs: true, store: shown }) unless shown.include?("***")
+
+          raise ConfigError, "the server here works on #{shown}, and the configuration names " \
+                             "#{plan.jobs.store_shown} to this command: set the variables of the server's " \
+                             "environment, or name the store with --store"
         end
 
         # @return [String] checked

@@ -5,8 +5,10 @@ require_relative "command"
 module Chaton
   class CLI
     module Jobs
-      # A subcommand that empties a place.
+      # A subcommand that empties a place, which cannot be undone.
       class Clearing < Command
+        def self.switches = [*super, "--yes"]
+
         private
 
         # Page by page, so that a long one can be watched and others get their turn.
@@ -14,6 +16,7 @@ module Chaton
         # @return [Integer] exit status
         def empty(place)
           total = size(place)
+          confirm("#{total} jobs of #{place} will be deleted for good.") if total.positive?
           count = Progress.on(@err, "delete", total) { |progress| clear(place, total, progress) }
           answer({ place: place, count: count }, "#{count} jobs of #{place} are deleted")
         end

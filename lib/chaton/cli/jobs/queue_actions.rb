@@ -38,15 +38,7 @@ module Chaton
 
       # chaton jobs drain QUEUE
       class Drain < Clearing
-        def self.switches = [*super, "--yes"]
-
-        def run
-          queue = positional("QUEUE").first.delete_prefix("queue:")
-          place = "queue:#{queue}"
-          count = size(place)
-          confirm("#{count} jobs of the queue #{queue} will be deleted for good.") if count.positive?
-          empty(place)
-        end
+        def run = empty("queue:#{positional("QUEUE").first.delete_prefix("queue:")}")
       end
     end
   end

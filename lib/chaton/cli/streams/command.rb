@@ -2,6 +2,7 @@
 
 require_relative "../../native"
 require_relative "../../streams/native_methods"
+require_relative "../servers"
 require_relative "../subcommand"
 require_relative "../table"
 require_relative "admin"
@@ -53,7 +54,10 @@ module Chaton
         private
 
         # @return [Native::StreamsClient]
-        def client = @client ||= open_log
+        def client = @client ||= open_log(make: makes_log?)
+
+        # @return [Boolean] whether the command makes a log on this machine where there is none; one that reads does not
+        def makes_log? = false
 
         # @return [Admin]
         def admin = @admin ||= Admin.new(client)
@@ -62,19 +66,29 @@ module Chaton
 
         # Without streams in the configuration, the default log is used.
         def load_streams
-          plan = Config.load(given, problems: @arguments.problems)
-          plan.streams ? plan : Config.load({ **given, broker: Config::Options[:broker].default })
+          options = { environment: Servers.settings(given)["environment"], **given }.compact
+          plan = Config.load(options, problems: @arguments.problems)
+          plan.streams ? plan : Config.load({ **options, broker: Config::Options[:broker].default })
         end
 
         # @param broker [String, nil] nil: the configured one
         # @return [Native::StreamsClient]
-        def open_log(broker = nil)
+        def open_log(broker = nil, make: false)
           broker = broker ? Config::BrokerAddress.under(broker, plan.root) : plan.streams.log.fetch(:broker)
+          local = broker.start_with?(Config::BrokerAddress::LOCAL)
+          require_log(broker) if local && !make
           # Only Kafka asks for a user.
-          user = broker.start_with?(Config::BrokerAddress::LOCAL) ? { username: nil, password: nil } : {}
+          user = local ? { username: nil, password: nil } : {}
           Native::StreamsClient.new(plan.streams.log_document(broker: broker, **user))
         rescue ArgumentError => e
           raise ConfigError, e.message
+        end
+
+        def require_log(broker)
+          return if File.directory?(broker.delete_prefix(Config::BrokerAddress::LOCAL))
+
+          raise LogUnavailable, "there is no log at #{broker} yet; a server with streams or `chaton streams produce` " \
+                                "makes it. Was it started in this directory?"
         end
 
         # @return [Hash{Symbol=>Float}] of {RecordWriter}

@@ -42,7 +42,7 @@ module Chaton
 
         def open_both
           @source = value(:from) ? open_log(value(:from)) : client
-          @target = open_log(value(:to))
+          @target = open_log(value(:to), make: true)
           if @source.address == @target.address && @topic == @as
             raise ConfigError, "#{@topic} cannot be copied onto itself; name another topic (--as) or broker (--to)"
           end

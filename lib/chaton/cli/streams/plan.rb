@@ -20,6 +20,8 @@ module Chaton
 
         private
 
+        def makes_log? = true
+
         # @return [Array<TopicChanges::Change>]
         def changes
           TopicChanges.new(plan.streams.topics, admin.topics, copies: !client.address.start_with?("log:")).changes

@@ -25,6 +25,8 @@ module Chaton
 
         private
 
+        def makes_log? = true
+
         def check(text)
           return unless @arguments.switch?("--tombstone")
           raise ConfigError, "a tombstone has no value; leave #{text.inspect} out" if text

@@ -54,7 +54,8 @@ module Chaton
         def single(service)
           web, pool, memory = service.values_at("web", "pool", "memory").map { |part| part || {} }
           Row.new(worker: 0, roles: service["roles"], pid: @status["pid"], state: @status["state"],
-                  ready: @status["state"] == "running", age_s: @status["uptime_s"], connections: web["connections"],
+                  ready: @status["state"] == "running" && @status["ready"] != false,
+                  age_s: @status["uptime_s"], connections: web["connections"],
                   queued: service.dig("queue", "waiting"), running: pool["running"], threads: pool["threads"],
                   pss: @status.dig("memory", "pss") || memory["pss"], soft: @status.dig("memory", "limit"),
                   counts: { "requests" => web["requests_total"].to_i, "done" => pool["finished"].to_i })

@@ -58,7 +58,7 @@ module Chaton
         # @param columns [Integer]
         # @return [Array<String>] at most so many lines, none of them longer
         def lines(sample, rows:, columns:, units: nil, trouble: nil)
-          body = [*head(sample), "", *(@opened ? units_lines(units) : table(sample))]
+          body = [*head(sample, columns), "", *(@opened ? units_lines(units) : table(sample))]
           body << "" << style(trouble, :red) if trouble
           foot = style("#{KEYS}   #{state}", :dim)
           shown = body.first([rows - 1, 0].max)
@@ -88,8 +88,8 @@ module Chaton
           "by #{ORDERS.keys[@order]}#{" reversed" if @reverse}, role #{FILTERS[@filter] || "all"}"
         end
 
-        def head(sample)
-          report = StatusReport.new(sample.status)
+        def head(sample, columns)
+          report = StatusReport.new(sample.status, columns: columns)
           busy, threads = sample.threads
           used, limit = sample.memory
           memory = Telemetry::Size.of(used) + (limit ? " of #{Telemetry::Size.of(limit)}" : "")
@@ -97,7 +97,7 @@ module Chaton
           [style(title, :bold), *listening, "", rates_line,
            [*bar("threads ", busy, threads, HEAD_BAR), " #{busy} of #{threads} run work"],
            [*(limit ? bar("memory  ", used, limit, HEAD_BAR) : ["memory  "]), " #{memory}"],
-           *report.stores]
+           *report.stores.flat_map { |text| text.lines(chomp: true) }]
         end
 
         def rates_line
@@ -114,7 +114,8 @@ module Chaton
           [title, style(@glyphs.bar(share, width), colour)]
         end
 
-        COLUMNS = %w[worker roles pid state up conns queued rate memory].freeze
+        # Units of work are requests, jobs and batches.
+        COLUMNS = %w[worker roles pid state up conns queued units/s memory].freeze
         private_constant :COLUMNS
 
         def table(sample)
@@ -129,9 +130,9 @@ module Chaton
 
         def line(text, row, at)
           marks = at == @chosen ? [:reverse] : ([:yellow] unless row.ready)
-          busy = row.threads.to_i.positive? ? bar("  ", row.running.to_i, row.threads, ROW_BAR) : ["  "]
+          busy = row.threads.to_i.positive? ? bar(" ", row.running.to_i, row.threads, ROW_BAR) : []
           memory = row.soft ? bar("  ceiling ", row.pss.to_i, row.soft, ROW_BAR) : []
-          [style(text, *marks), *busy, " #{row.running || "-"}/#{row.threads || "-"}", *memory]
+          [style(text, *marks), "  #{row.running || "-"}/#{row.threads || "-"}", *busy, *memory]
         end
 
         def arranged(rows)
@@ -143,10 +144,10 @@ module Chaton
 
         def cells(row)
           rate = @rates.of_pid(row.pid)
-          state = row.ready ? row.state.to_s : "#{row.state}, not ready"
+          state = row.state == "ready" && !row.ready ? "not ready" : row.state.to_s
           [row.worker.to_s, Array(row.roles).join("+"), row.pid.to_s, state,
            StatusReport.duration(row.age_s), *[row.connections, row.queued].map { |count| count ? count.to_s : "-" },
-           rate ? "#{Config::Types.thousands([rate, 0].max.round)}/s" : "-", Telemetry::Size.of(row.pss)]
+           rate ? Config::Types.thousands([rate, 0].max.round) : "-", Telemetry::Size.of(row.pss)]
         end
 
         def units_lines(units)

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../control_socket"
 require_relative "../option"
 require_relative "../types/text"
 
@@ -28,10 +29,13 @@ module Chaton
           says: "File with the pid of the main process."
         ),
         Option.new(
-          name: :control_socket, group: :output, type: Types::Path.new(none: true), default: "tmp/chaton.sock",
+          name: :control_socket, group: :output, type: Types::Path.new(none: true),
+          default: ControlSocket.method(:default), default_text: "tmp/chaton.sock",
           flags: %w[--control-socket], placeholder: "FILE",
           says: "Unix socket through which `chaton status`, `quiet`, `stop` and `restart` reach the server; only " \
-                "its owner may connect."
+                "its owner may connect. A server without the role web has tmp/chaton-jobs.sock or " \
+                "tmp/chaton-streams.sock. In releases/NAME beside a directory `shared`, as Capistrano makes them, " \
+                "it is shared/tmp/chaton.sock."
         )
       ].freeze
     end

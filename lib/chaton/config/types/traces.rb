@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require "uri"
 require_relative "../types"
 
 module Chaton
@@ -18,6 +17,8 @@ module Chaton
 
         # @return [String]
         def cast(value)
+          # Needed here only, and slow to load for a short command.
+          require "uri"
           uri = URI.parse(value.to_s)
           fits = uri.is_a?(URI::HTTP) && !uri.host.to_s.empty? && uri.userinfo.nil?
           return mismatch(value) unless fits

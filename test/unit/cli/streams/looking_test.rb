@@ -15,6 +15,18 @@ class CLIStreamsLookingTest < CLIStreamsCase
     assert_equal "log://#{@root}/storage/streams", @opened.last["broker"]
   end
 
+  def test_reading_makes_no_log
+    FileUtils.rm_r("storage")
+    [%w[topics], %w[groups], %w[lag], %w[tail events]].each do |command|
+      status, out, err = chaton("streams", *command)
+      assert_equal [1, ""], [status, out]
+      assert_match(%r{\Achaton: there is no log at log://#{@root}/storage/streams yet; }, err)
+    end
+    refute_path_exists "storage"
+    assert_equal 0, chaton("streams", "produce", "events", "x").first
+    assert_match(/^events /, chaton("streams", "topics")[1])
+  end
+
   def test_topics
     assert_equal "log://#{@root}/storage/streams has no topic\n", good("topics")
     @log.topic("orders", partitions: 2, records: [%w[a k], %w[b k]], start: 10, settings: { "retention.ms" => "5" })

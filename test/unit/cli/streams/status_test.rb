@@ -21,7 +21,7 @@ class CLIStreamsStatusTest < CLIStreamsCase
     assert_equal [{ "name" => "app", "topics" => ["events"], "missing_topics" => ["orders"], "partitions" => 2,
                     "committed" => 3, "lag" => 1_497, "stopped" => [],
                     "paused" => 1 }], found["streams"]["groups"]
-    assert_includes text(found), "group app at #{@log.address}: events, 2 partitions, 1 paused, lag 1,497; " \
+    assert_includes text(found), "group app at #{@log.address}: lag 1,497 in 2 partitions, 1 paused, of events; " \
                                  "waits for orders, which does not exist yet"
   end
 

@@ -8,6 +8,7 @@ require "chaton/native"
 class CLIStreamsCase < CLICase
   def setup
     super
+    FileUtils.mkdir_p("storage/streams")
     @log = FakeLog.new("log://#{@root}/storage/streams")
     @logs = { @log.address => @log }
     @opened = []
