@@ -3,7 +3,8 @@
 require "test_helper"
 require_relative "support/source_file"
 
-# Checks the house rules in all files: the direction of imports, the length of functions, links, and unfinished work. Each failure names the file, the line and the rule.
+# Checks the house rules in all files: the direction of imports, the length of functions, links, and unfinished work.
+# Each failure names the file, the line and the rule.
 class TidyTest < Minitest::Test
   FUNCTION_LINES_MAX = 70
 

@@ -64,6 +64,7 @@ module Chaton
         @notes << "#{origin}: #{message}"
       end
 
+      # Keeps a warning (a String that says what to do), shown once the configuration is read.
       def warning(message)
         @warnings << message
       end

@@ -134,6 +134,8 @@ module Chaton
         nil
       end
 
+      # Keeps +rows+ (Arrays of a record's parts) as written, and marks the records up to +offset+ (an Integer, or nil
+      # for none) as done.
       def transact(rows, offset)
         through(offset) if offset
         calls[:written].concat(rows.map { |row| Array.new(6) { |place| row[place] } })
