@@ -21,6 +21,7 @@ module Chaton
         how = full ? "starts again in place" : "loads the new code"
         wait = @arguments.switch?("--wait")
         @out.puts "server #{answer["pid"]} #{how}#{"; `chaton status` shows how far it is" unless wait}"
+        @out.flush
         @out.puts wait_until_over(answer["pid"]) if wait
         0
       end
