@@ -25,7 +25,7 @@ module JobsCase
            blocked_ms: 0.1, stall_ms: 0.2, preempt_ms: 4.0, preempt: true, background_share: 10, gvl_wait: false,
            thread_idle_s: 10.0, orphan_exit_s: 5.0 }.freeze
   ENGINE = { queues: [["q", 1], ["low", 1]], mode: "strict", prefetch_s: 0.005, prefetch_max: 100,
-             ack_delay_s: 0.002, beat_s: 5.0, limit_retry_s: 0.05, catch_up_s: 0.0, claim_turn_s: 0.25, application: "",
+             ack_delay_s: 0.002, beat_s: 5.0, catch_up_s: 0.0, claim_turn_s: 0.25, application: "",
              log: { per_s: 0, info: true }, tag: "test", labels: ["a"], version: "0" }.freeze
 
   def teardown

@@ -182,6 +182,20 @@ impl Document {
         Ok(fields)
     }
 
+    /// The document with this time since which it waits behind a limit, or without one. `None`: it has it already.
+    pub fn waiting(&self, since_s: Option<f64>) -> Option<Vec<u8>> {
+        self.extra().filter(|extra| extra.since != since_s)?;
+        let mut fields = Fields::parse(&self.payload).ok()?;
+        let mut extra = Fields::parse(fields.get("chaton")?.as_bytes()).ok()?;
+        match since_s {
+            Some(since_s) => extra.set("since", format!("{since_s:?}")),
+            None => extra.remove("since"),
+        }
+        let extra = String::from_utf8(extra.to_vec()).ok()?;
+        fields.set("chaton", extra);
+        Some(fields.to_vec())
+    }
+
     fn text<'a>(&'a self, span: &'a Span) -> &'a str {
         match span {
             Span::At(range) => self.part(range),
@@ -252,6 +266,18 @@ mod tests {
         let job =
             parse(r#"{"class":"A","args":[{"traceparent":"x"}],"traceparent":{"a":1}}"#).unwrap();
         assert_eq!((job.traceparent(), job.tracestate()), (None, None));
+    }
+
+    #[test]
+    fn a_place_in_a_line_is_written_and_removed() {
+        let without =
+            r#"{"class":"A","args":[],"chaton":{"odd":1,"limits":[{"key":"k","max":1}]},"z":1.50}"#;
+        let with = without.replace("}]}", r#"}],"since":5.25}"#);
+        let written = parse(without).unwrap().waiting(Some(5.25)).unwrap();
+        assert_eq!(String::from_utf8(written).unwrap(), with);
+        let job = parse(&with).unwrap();
+        assert_eq!(job.waiting(Some(5.25)), None);
+        assert_eq!(job.waiting(None).unwrap(), without.as_bytes());
     }
 
     #[test]

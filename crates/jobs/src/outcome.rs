@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::document::{Document, Fields};
-use crate::limit::{Limit, LimitRule};
+use crate::limit::Limit;
 
 /// How a claimed job ends.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +33,8 @@ pub enum Outcome {
         /// The document to store; `None`: as it was claimed.
         payload: Option<Vec<u8>>,
     },
+    /// A limit denied it: into the schedule and the line of the limit, unless it can be called at once.
+    Wait(Box<Wait>),
     /// Back to the front of its queue; not a failure. Several of one call keep
     /// their order: the lowest ticket is claimed first.
     Requeue {
@@ -41,6 +43,25 @@ pub enum Outcome {
         /// The queue of a job that was not claimed from one ([`Ack::queue`] is empty).
         queue: Option<Arc<str>>,
     },
+}
+
+/// A job that waits behind a limit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wait {
+    /// When it asks again though nobody has called it (s since 1970).
+    pub at: f64,
+    /// The document to store, with its place.
+    pub payload: Vec<u8>,
+    /// Its id.
+    pub jid: String,
+    /// What it waits for.
+    pub behind: Limit,
+    /// When it was first denied (s since 1970): jobs are called in this order.
+    pub place: f64,
+    /// It was never denied before, so that its rule is newer than the one of those that wait.
+    pub is_new: bool,
+    /// Now.
+    pub now_s: f64,
 }
 
 impl Outcome {
@@ -84,7 +105,7 @@ impl Outcome {
             Self::Ack => Some(BatchEvent::Done),
             Self::Retry { .. } => Some(BatchEvent::Failed),
             Self::Dead { .. } | Self::Discard => Some(BatchEvent::Died),
-            Self::Reschedule { .. } | Self::Requeue { .. } => None,
+            Self::Reschedule { .. } | Self::Wait(_) | Self::Requeue { .. } => None,
         }
     }
 }
@@ -107,26 +128,38 @@ pub struct Ack {
 pub struct SideEffects {
     /// A lock (key, jid) to give up.
     pub unlock: Option<(String, String)>,
-    /// Concurrency limits whose slot it held.
+    /// Concurrency limits of which it held a slot, or was called to take one.
     pub release: Vec<String>,
+    /// The id of the job that releases them.
+    pub jid: String,
+    /// When (s since 1970).
+    pub now_s: f64,
     /// The change of its batch's counts.
     pub batch: Option<BatchUpdate>,
 }
 
 impl SideEffects {
-    /// What the end of this job releases. `granted`: it may hold slots of its concurrency limits.
-    pub fn of(doc: &Document, event: Option<BatchEvent>, granted: bool) -> Option<Box<Self>> {
+    /// What the end of this job releases. `granted_s`: it may hold slots of its concurrency limits, and ends now.
+    pub fn of(
+        doc: &Document,
+        event: Option<BatchEvent>,
+        granted_s: Option<f64>,
+    ) -> Option<Box<Self>> {
         if doc.extra().is_none() && doc.bid().is_none() {
             return None;
         }
         let over = matches!(event, Some(BatchEvent::Done | BatchEvent::Died));
         let lock = doc.extra().filter(|_| over).and_then(|extra| extra.lock.clone());
-        let limits = doc.extra().filter(|_| granted).map(|extra| extra.limits());
-        let concurrent = |limit: &Limit| matches!(limit.rule, LimitRule::Concurrent { .. });
-        let slots = limits.unwrap_or_default().into_iter().filter(concurrent);
+        let limits = doc.extra().filter(|_| granted_s.is_some()).map(|extra| extra.limits());
+        let limits = limits.unwrap_or_default().into_iter();
+        let slots = limits.filter(|limit| limit.rule.is_concurrent());
+        let release: Vec<String> = slots.map(|limit| limit.key).collect();
+        let releases = !release.is_empty();
         let effects = Self {
             unlock: lock.map(|key| (key, doc.jid().to_string())),
-            release: slots.map(|limit| limit.key).collect(),
+            release,
+            jid: if releases { doc.jid().to_string() } else { String::new() },
+            now_s: granted_s.filter(|_| releases).unwrap_or_default(),
             batch: doc.bid().zip(event).map(|(bid, event)| BatchUpdate {
                 bid: bid.to_string(),
                 jid: doc.jid().to_string(),

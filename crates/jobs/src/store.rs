@@ -13,6 +13,7 @@ pub mod sqlite;
 
 mod clock;
 mod error;
+pub(crate) mod line;
 mod options;
 mod payload;
 #[cfg(any(feature = "redis", feature = "sqlite"))]

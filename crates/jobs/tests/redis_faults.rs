@@ -161,7 +161,9 @@ fn a_full_server_refuses_jobs_and_can_be_drained() {
     let beat = ProcessReport { identity: "me", process_key: "here", info: "{}", ..NOTHING };
     assert!(store.heartbeat(&beat).unwrap().is_new);
     let limits = [Limit { key: "k".into(), rule: LimitRule::Bucket { max: 1, per_s: 1.0 } }];
-    let grants = store.acquire("me", &[LimitRequest { ticket: 1, limits: &limits }], 5.0).unwrap();
+    let grants = store
+        .acquire("me", &[LimitRequest { ticket: 1, jid: "", place: 0.0, limits: &limits }], 5.0)
+        .unwrap();
     assert_eq!(grants, [Grant::Now]);
     // And the note of a suspect, without which it would not start.
     store.save("note", &[("ticket", b"1")], Duration::from_secs(9)).unwrap();

@@ -26,7 +26,7 @@ fn limit(key: &str, rule: LimitRule) -> Limit {
 }
 
 fn ask(store: &mut dyn Store, ticket: u64, limits: &[Limit], now_s: f64) -> Grant {
-    store.acquire("me", &[LimitRequest { ticket, limits }], now_s).unwrap()[0]
+    store.acquire("me", &[LimitRequest { ticket, jid: "", place: 0.0, limits }], now_s).unwrap()[0]
 }
 
 fn step(store: &mut dyn Store, job: &ClaimedJob, bid: &str, what: BatchEvent) {
@@ -98,7 +98,7 @@ fn slots_are_held_until_they_are_released_or_too_old() {
     push(&mut *store, "q", &[b"a", b"b", b"c"]);
     let turn = claim(&mut *store, "me", &["q"], 3, 1).unwrap();
     let grants: Vec<Grant> = (1..=3).map(|ticket| ask(&mut *store, ticket, &two, 100.0)).collect();
-    assert_eq!(grants, [Grant::Now, Grant::Now, Grant::At(None)]);
+    assert_eq!(grants, [Grant::Now, Grant::Now, Grant::Behind { limit: 0, at: None }]);
     // A holder that asks again is not counted twice.
     assert_eq!(ask(&mut *store, 1, &two, 100.0), Grant::Now);
     let effects =
@@ -106,7 +106,7 @@ fn slots_are_held_until_they_are_released_or_too_old() {
     let end = Ack { effects, ..done(&turn.jobs[0]) };
     store.ack_and_claim("me", &[end], None).unwrap();
     assert_eq!(ask(&mut *store, 3, &two, 101.0), Grant::Now);
-    assert_eq!(ask(&mut *store, 4, &two, 101.0), Grant::At(None));
+    assert_eq!(ask(&mut *store, 4, &two, 101.0), Grant::Behind { limit: 0, at: None });
     assert_eq!(ask(&mut *store, 4, &two, 110.5), Grant::Now);
 }
 
@@ -117,17 +117,17 @@ fn windows_slide_and_buckets_refill() {
     let window = [limit("w", LimitRule::Window { max: 2, per_s: 10.0 })];
     assert_eq!(ask(&mut *store, 1, &window, 100.0), Grant::Now);
     assert_eq!(ask(&mut *store, 2, &window, 104.0), Grant::Now);
-    assert_eq!(ask(&mut *store, 3, &window, 105.0), Grant::At(Some(110.0)));
+    assert_eq!(ask(&mut *store, 3, &window, 105.0), Grant::Behind { limit: 0, at: Some(110.0) });
     assert_eq!(ask(&mut *store, 3, &window, 110.5), Grant::Now);
-    assert_eq!(ask(&mut *store, 4, &window, 111.0), Grant::At(Some(114.0)));
+    assert_eq!(ask(&mut *store, 4, &window, 111.0), Grant::Behind { limit: 0, at: Some(114.0) });
     let bucket = [limit("b", LimitRule::Bucket { max: 2, per_s: 10.0 })];
     assert_eq!(ask(&mut *store, 1, &bucket, 100.0), Grant::Now);
     assert_eq!(ask(&mut *store, 2, &bucket, 100.0), Grant::Now);
-    assert_eq!(ask(&mut *store, 3, &bucket, 101.0), Grant::At(Some(105.0)));
+    assert_eq!(ask(&mut *store, 3, &bucket, 101.0), Grant::Behind { limit: 0, at: Some(105.0) });
     assert_eq!(ask(&mut *store, 3, &bucket, 105.0), Grant::Now);
     // All or none: the bucket has a token, the window is full.
     let both = [bucket[0].clone(), window[0].clone()];
-    assert_eq!(ask(&mut *store, 5, &both, 112.0), Grant::At(Some(114.0)));
+    assert_eq!(ask(&mut *store, 5, &both, 112.0), Grant::Behind { limit: 1, at: Some(114.0) });
     assert_eq!(ask(&mut *store, 6, &bucket, 112.0), Grant::Now);
     assert!(server.cli(&["PTTL", "chaton:window:w"]).parse::<u64>().unwrap() > 0);
 }

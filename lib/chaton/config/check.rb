@@ -74,12 +74,14 @@ module Chaton
       def compare(lower, upper, why)
         return unless @sources.set?(lower) || @sources.set?(upper)
 
-        low, high = [lower, upper].map { |name| @sources[name] || Options[name].default }
+        low, high = [lower, upper].map { |name| @sources[name] || default(name) }
         return if low <= high
 
         @sources.problem(Origin.new("the configuration"),
                          "#{lower} (#{shown(lower, low)}) is above #{upper} (#{shown(upper, high)}): #{why}")
       end
+
+      def default(name) = name == :lease_s ? JobsBuilder.lease_s(@sources[:store]) : Options[name].default
 
       def shown(name, value) = Options[name].type.show(value)
     end

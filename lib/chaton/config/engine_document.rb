@@ -14,7 +14,7 @@ module Chaton
       # Time the worker has, beyond its graceful stop, before it leaves by force when the supervisor is gone.
       ORPHAN_GRACE_S = 5.0
       # Members of {JobsSettings} that the jobs engine takes unchanged.
-      OF_JOBS = %i[queues mode prefetch_s prefetch_max ack_delay_s beat_s limit_retry_s catch_up_s claim_turn_s
+      OF_JOBS = %i[queues mode prefetch_s prefetch_max ack_delay_s beat_s catch_up_s claim_turn_s
                    labels].freeze
 
       # @param plan [Plan]

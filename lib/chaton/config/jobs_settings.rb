@@ -10,7 +10,7 @@ module Chaton
     # values apply.
     JobsSettings = Struct.new(
       :store_settings, :queues, :mode, :load, :crons, :threads, :shutdown_timeout_s, :retries_max, :labels, :format,
-      :prefetch_s, :prefetch_max, :ack_delay_s, :beat_s, :limit_retry_s, :catch_up_s,
+      :prefetch_s, :prefetch_max, :ack_delay_s, :beat_s, :catch_up_s,
       :claim_turn_s, :log_jobs_per_s, :sidekiq_file, :store_given, :application, keyword_init: true
     ) do
       # @return [String] the store's address
@@ -54,11 +54,21 @@ module Chaton
     # Makes {JobsSettings} from option values.
     class JobsBuilder
       # Options that go into {JobsSettings} unchanged.
-      PLAIN = %i[retries_max prefetch_s prefetch_max ack_delay_s beat_s limit_retry_s catch_up_s claim_turn_s
+      PLAIN = %i[retries_max prefetch_s prefetch_max ack_delay_s beat_s catch_up_s claim_turn_s
                  log_jobs_per_s].freeze
       # Options that go into the store's settings unchanged.
       OF_STORE = %i[username password sentinel_username sentinel_password tls_verify connect_timeout_s answer_timeout_s
-                    reliable_push reliable_push_timeout_s durable lock_timeout_s lease_s dead_max dead_age_s].freeze
+                    reliable_push reliable_push_timeout_s durable lock_timeout_s dead_max dead_age_s].freeze
+      # Lease on a Redis, where only heartbeats tell that a machine has died.
+      REDIS_LEASE_S = 15.0
+      # Lease on SQLite, where the kernel tells of dead processes, and all of them may wait for a slow disk.
+      FILE_LEASE_S = 60.0
+
+      # @param store [String, nil] the store's address; nil: a file
+      # @return [Float] its lease, unless one is set
+      def self.lease_s(store)
+        store.nil? || StoreAddress.file(store) ? FILE_LEASE_S : REDIS_LEASE_S
+      end
 
       # @param root [String] the application's directory
       # @param sidekiq_file [String, nil] the file that was read
@@ -88,8 +98,9 @@ module Chaton
       private
 
       def store
+        url = StoreAddress.under(@value.call(:store), @root)
         @store ||= {
-          url: StoreAddress.under(@value.call(:store), @root),
+          url: url, lease_s: @value.call(:lease_s) || JobsBuilder.lease_s(url),
           **%i[tls_ca_file tls_cert_file tls_key_file].to_h { |name| [name, absolute(@value.call(name))] },
           format: @value.call(:format), **OF_STORE.to_h { |name| [name, @value.call(name)] }
         }.freeze

@@ -33,9 +33,17 @@ module Chaton
       # @return [Array] the arguments of the native client's `push`
       def to_a(format)
         # Middleware that has kept the Hash finds the time in it, as with Sidekiq.
-        @item["enqueued_at"] = Clock.stamp(format) unless @at
+        @item["enqueued_at"] = Clock.stamp(format) unless @at || waiting?
         payload = @at ? @body : "#{@body.chop},\"enqueued_at\":#{@item["enqueued_at"]}}"
         [@queue, payload, @at, @lock, @bid]
+      end
+
+      private
+
+      # A job that waits behind a limit keeps its first time.
+      def waiting?
+        chaton = @item["chaton"]
+        @item["enqueued_at"] && chaton.is_a?(Hash) && chaton["since"]
       end
     end
   end

@@ -99,7 +99,7 @@ class JobsFeaturesTest < Minitest::Test
   end
 
   each_store def test_no_more_jobs_than_the_limit_run_at_once
-    server = boot_jobs(JOBS, workers: "jobs: 2", threads: "8..8", section: "limit_retry_s 0.05")
+    server = boot_jobs(JOBS, workers: "jobs: 2", threads: "8..8")
     console = console(server)
     console.run("ThreeAtOnce.perform_bulk((0...30).map { |n| [\"l\#{n}\", 0.05] }); " \
                 "Step.perform_bulk((0...30).map { |n| [\"s\#{n}\", 0] }); nil")
@@ -116,7 +116,7 @@ class JobsFeaturesTest < Minitest::Test
   end
 
   each_store def test_a_kill_frees_the_slots_of_a_limit
-    server = boot_jobs(JOBS, workers: "jobs: 2", section: "limit_retry_s 0.05", config: JobsServer::QUICK)
+    server = boot_jobs(JOBS, workers: "jobs: 2", config: JobsServer::QUICK)
     console = console(server)
     console.run("ThreeAtOnce.perform_bulk((0...6).map { |n| [\"l\#{n}\", 0.5] }); nil")
     server.eventually("three run") { server.record.count("began") == 3 }
@@ -127,7 +127,7 @@ class JobsFeaturesTest < Minitest::Test
   end
 
   each_store def test_no_more_jobs_start_than_the_rate_allows
-    server = boot_jobs(JOBS, threads: "8..8", section: "limit_retry_s 0.05")
+    server = boot_jobs(JOBS, threads: "8..8")
     console = console(server)
     console.run("FiveInFourSeconds.perform_bulk((0...12).map { |n| [n] }); nil")
     server.eventually("all ended") { server.record.count("ended") == 12 }

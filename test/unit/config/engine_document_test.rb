@@ -40,7 +40,7 @@ class EngineDocumentTest < Minitest::Test
   def test_jobs_have_their_store_with_its_password
     plan = Chaton::Config.load({ config_file: "-", store: "redis://h/1", password: "hush" }, env: {})
     jobs = JSON.parse(plan.engine_document(roles: [:jobs], slot: 0), symbolize_names: true)[:jobs]
-    assert_equal ["redis://h/1", "hush", 60.0], jobs[:store].values_at(:url, :password, :lease_s)
+    assert_equal ["redis://h/1", "hush", 15.0], jobs[:store].values_at(:url, :password, :lease_s)
     assert_equal [[["default", 1]], "strict", Chaton::VERSION], jobs.values_at(:queues, :mode, :version)
   end
 

@@ -18,8 +18,7 @@ class JobsConfigTest < ConfigCase
                  [jobs.store, *jobs.store_settings.values_at(:durable, :lease_s, :dead_max)]
     assert_equal [[["default", 1]], "strict", [], [], nil],
                  [jobs.queues, jobs.mode, jobs.load, jobs.crons, jobs.retries_max]
-    assert_equal [0.005, 1000, 0.002, 5.0, 0.25], [jobs.prefetch_s, jobs.prefetch_max, jobs.ack_delay_s, jobs.beat_s,
-                                                   jobs.limit_retry_s]
+    assert_equal [0.005, 1000, 0.002, 3.0], [jobs.prefetch_s, jobs.prefetch_max, jobs.ack_delay_s, jobs.beat_s]
     assert_equal 0.0, jobs.catch_up_s, "in development"
     assert_equal "#{@root}/storage/chaton_development.db", jobs.store_file
   end
@@ -128,6 +127,13 @@ class JobsConfigTest < ConfigCase
     assert_match(/write jobs \{ prefetch_s … \}/, only_problem("prefetch_s 1").to_s)
     assert_match(/jobs needs a block/, only_problem("jobs true").to_s)
     assert_match(/beat_s \(20\) is above lease_s \(10\)/, refused("beat 20\nlease 10"))
+  end
+
+  def test_the_lease_is_shorter_on_redis
+    assert_in_delta 15.0, jobs("store \"redis://h/1\"").store_settings[:lease_s]
+    assert_in_delta 7.0, jobs("store \"redis://h/1\"\nlease 7").store_settings[:lease_s]
+    assert_in_delta 60.0, jobs("store \"sqlite://jobs.db\"\nbeat 20").store_settings[:lease_s]
+    assert_match(/beat_s \(20\) is above lease_s \(15\)/, refused("store \"redis://h/1\"\nbeat 20"))
   end
 
   def test_the_format_is_that_of_the_bundle

@@ -131,6 +131,14 @@ class ClientTest < JobsUnitCase
     assert_kind_of Float, row.item["enqueued_at"]
   end
 
+  def test_a_job_that_waits_behind_a_limit_keeps_the_time_at_which_it_was_enqueued
+    item = { "class" => "A", "args" => [], "queue" => "q", "jid" => "j", "enqueued_at" => 5.25 }
+    assert client.push_due(item.merge("chaton" => { "since" => 6.5 }))
+    assert_in_delta 5.25, @native.items.last["enqueued_at"], 0
+    assert client.push_due(item)
+    assert_operator @native.items.last["enqueued_at"], :>, 6
+  end
+
   def test_hashes_are_pushed_as_by_sidekiqs_client
     jid = client.push("class" => Plain, "args" => [1], "queue" => "other", "jid" => "x" * 24, "mine" => 1)
     assert_equal "x" * 24, jid

@@ -25,6 +25,9 @@ pub struct Extra {
     /// The job's limits: `{"key","max","per"?,"bucket"?,"hold"?}`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<WireLimit>,
+    /// When a limit first denied it (s since 1970), while it waits behind one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<f64>,
     /// It is not started after this time (s since 1970).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<f64>,
@@ -58,6 +61,7 @@ impl Default for Extra {
             lock: None,
             until: None,
             limits: vec![],
+            since: None,
             expires_at: None,
             deaths: 0,
             died: vec![],

@@ -1,6 +1,7 @@
 //! The time `enqueued_at` of a document: read in both of Sidekiq's forms, and
 //! written in the form of the configured generation.
 
+use super::extra::Extra;
 use super::fields::Fields;
 
 /// A time as the format's generation writes it: Sidekiq 8 whole milliseconds,
@@ -14,7 +15,8 @@ pub fn stamp(now_s: f64, format: u8) -> String {
 
 /// The queue of a document, and the document with a new `enqueued_at` and, if
 /// `one_less`, a `retry_count` less by one. `None` when it is no JSON object with
-/// a queue. The other members keep their bytes.
+/// a queue. The other members keep their bytes. A job that waits behind a limit keeps its `enqueued_at`:
+/// it has waited since then.
 pub fn stamped(
     payload: &[u8],
     now_s: f64,
@@ -23,7 +25,10 @@ pub fn stamped(
 ) -> Option<(String, Vec<u8>)> {
     let mut fields = Fields::parse(payload).ok()?;
     let queue = fields.text("queue").filter(|queue| !queue.is_empty())?;
-    fields.set("enqueued_at", stamp(now_s, format));
+    let waits = fields.get("chaton").and_then(|chaton| Extra::parse(chaton).ok()?.since).is_some();
+    if !waits || fields.get("enqueued_at").is_none() {
+        fields.set("enqueued_at", stamp(now_s, format));
+    }
     if let (true, Some(count)) = (one_less, fields.number("retry_count")) {
         fields.set("retry_count", format!("{}", count as i64 - 1));
     }
@@ -64,6 +69,8 @@ mod tests {
             let text = String::from_utf8(payload).unwrap();
             assert!(text.contains(r#""retry_count":2,"z":1.50"#), "{text}");
         }
+        let waits = br#"{"queue":"q","enqueued_at":1.5,"chaton":{"since":2.5}}"#;
+        assert_eq!(stamped(waits, 1.7e9, 7, false), Some(("q".into(), waits.to_vec())));
         assert!(stamped(b"[]", 1.0, 7, false).is_none());
         assert!(stamped(b"{}", 1.0, 7, false).is_none());
     }

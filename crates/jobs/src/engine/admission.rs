@@ -2,7 +2,6 @@
 //! set, expired ones are dropped, limits are acquired, suspects wait to run
 //! alone. A suspect is a job that ran in several workers when they died.
 
-use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,9 +15,9 @@ use super::put_back;
 use super::state::EngineState;
 use crate::document::{Document, Malformed};
 use crate::limit::Limit;
-use crate::outcome::{Ack, Outcome};
+use crate::outcome::{Ack, Outcome, Wait};
+use crate::store::line::APART_S;
 use crate::store::{ClaimedJob, Grant, LimitRequest, Result, Store};
-use fastrand::Rng;
 
 /// Longest wait of a suspect for the other jobs to end. Nothing is claimed
 /// meanwhile; after it the suspect is rescheduled.
@@ -29,12 +28,10 @@ const TURN_WAIT: Duration = Duration::from_secs(600);
 const SUSPECT_AGAIN_S: (f64, f64) = (5.0, 10.0);
 /// The same after its turn, so that the others get at least as much time.
 const TURN_AGAIN_S: (f64, f64) = (600.0, 1200.0);
-/// Jobs over a limit that are tried again within one `limit_retry`; further ones are tried later.
-const RETRY_GROUP: u32 = 100;
 /// Seconds between two lines of the log about jobs of a newer format.
 const NEWER_LOG_S: f64 = 60.0;
-/// Limits whose denied jobs are counted.
-const KEYS_MAX: usize = 10_000;
+/// Time after which a job in a line asks again though nobody has called it (s). Only when a line was lost.
+const UNCALLED_S: f64 = 3600.0;
 
 /// Claimed jobs after which a thread is woken before the others are admitted.
 const FLUSH_AFTER: usize = 16;
@@ -42,21 +39,13 @@ const FLUSH_AFTER: usize = 16;
 /// Admits the jobs that one thread of the engine claims.
 pub(super) struct Admission {
     state: Arc<EngineState>,
-    random: Rng,
-    /// Limit → jobs denied lately, and since when (s).
-    denied: HashMap<String, (u32, f64)>,
     /// When a job of a newer format was logged last (s).
     newer_logged_s: f64,
 }
 
 impl Admission {
     pub fn new(state: &Arc<EngineState>) -> Self {
-        Self {
-            state: state.clone(),
-            random: Rng::new(),
-            denied: HashMap::new(),
-            newer_logged_s: 0.0,
-        }
+        Self { state: state.clone(), newer_logged_s: 0.0 }
     }
 
     /// Admits claimed jobs. When the limiters fail, all jobs under limits go back to their queues.
@@ -236,18 +225,21 @@ impl Admission {
         }
     }
 
-    fn acquire(
-        &mut self,
-        store: &mut dyn Store,
-        jobs: Vec<Arc<Job>>,
-        any: &mut bool,
-    ) -> Result<()> {
+    fn acquire(&self, store: &mut dyn Store, jobs: Vec<Arc<Job>>, any: &mut bool) -> Result<()> {
         let now_s = self.state.now_s();
         let limits: Vec<Vec<Limit>> = jobs.iter().map(|job| job.limits()).collect();
+        // Those that were never denied go in the order of their claims.
+        let place = |index, job: &Job| job.since_s().unwrap_or(now_s + index as f64 * APART_S);
         let asks: Vec<LimitRequest<'_>> = jobs
             .iter()
             .zip(&limits)
-            .map(|(job, limits)| LimitRequest { ticket: job.ticket(), limits })
+            .enumerate()
+            .map(|(index, (job, limits))| LimitRequest {
+                ticket: job.ticket(),
+                jid: job.document().jid(),
+                place: place(index, job),
+                limits,
+            })
             .collect();
         let grants = match store.acquire(&self.state.identity.name, &asks, now_s) {
             Ok(grants) => grants,
@@ -260,40 +252,30 @@ impl Admission {
                 return Err(error);
             }
         };
-        for ((job, limits), grant) in jobs.into_iter().zip(&limits).zip(grants) {
+        let places: Vec<f64> = asks.iter().map(|ask| ask.place).collect();
+        for (index, (job, grant)) in jobs.into_iter().zip(grants).enumerate() {
             match grant {
                 Grant::Now => {
                     job.grant();
                     *any |= self.route(job);
                 }
-                Grant::At(at) => {
+                Grant::Behind { limit, .. } => {
                     self.state.counters.limited.fetch_add(1, Ordering::Relaxed);
-                    let (from, to) = SUSPECT_AGAIN_S;
-                    let at = at.unwrap_or_else(|| match has_turn(&job) {
-                        true => now_s + between(from, to),
-                        false => self.next_try_s(limits, now_s),
-                    });
-                    job.finish(Outcome::reschedule(at));
+                    let doc = job.document();
+                    let payload = doc.waiting(Some(places[index]));
+                    job.finish(Outcome::Wait(Box::new(Wait {
+                        at: now_s + UNCALLED_S + index as f64 * APART_S,
+                        payload: payload.unwrap_or_else(|| doc.payload().to_vec()),
+                        jid: doc.jid().to_string(),
+                        behind: limits[index][limit].clone(),
+                        place: places[index],
+                        is_new: job.since_s().is_none(),
+                        now_s,
+                    })));
                 }
             }
         }
         Ok(())
-    }
-
-    /// When a denied job is tried again whose limit gives no time. The more
-    /// jobs were denied lately the later, so that they do not return at once.
-    fn next_try_s(&mut self, limits: &[Limit], now_s: f64) -> f64 {
-        let pause = self.state.config.limit_retry.as_secs_f64();
-        if self.denied.len() > KEYS_MAX {
-            self.denied.clear();
-        }
-        let key = limits.first().map(|limit| limit.key.clone()).unwrap_or_default();
-        let (count, since) = self.denied.entry(key).or_insert((0, now_s));
-        if now_s - *since > pause {
-            (*count, *since) = (0, now_s);
-        }
-        *count += 1;
-        now_s + pause * (1.0 + f64::from(*count / RETRY_GROUP) + self.random.f64())
     }
 }
 

@@ -51,9 +51,6 @@ pub struct Config {
     /// Between two heartbeats.
     #[serde(rename = "beat_s", deserialize_with = "seconds")]
     pub heartbeat: Duration,
-    /// How long a job waits whose limit gives no time.
-    #[serde(rename = "limit_retry_s", deserialize_with = "seconds")]
-    pub limit_retry: Duration,
     /// How long idle processes wait for the claim of the one whose turn it is; zero: all claim at once.
     #[serde(rename = "claim_turn_s", deserialize_with = "seconds")]
     pub claim_turn: Duration,

@@ -184,6 +184,7 @@ impl Fetcher {
         let most = (2 * unstarted).clamp(first, step);
         let count = if may_claim && unstarted <= low { (target - unstarted).min(most) } else { 0 };
         let due = self.acks_are_due(&locked);
+        locked.slot_released &= count == 0;
         let acks = if count > 0 || due { take_batch(&mut locked.acks) } else { vec![] };
         locked.acks_in_write = acks.len();
         let first_ticket = locked.next_ticket;
@@ -282,8 +283,9 @@ impl Fetcher {
         let mut locked = self.state.locked.lock();
         locked.acks_in_write = 0;
         locked.claims_pending -= usize::from(plan.count > 0);
+        let watch = empty && !locked.queues_empty
+            || above.as_ref().is_some_and(|above| *above != locked.higher_queues);
         locked.queues_empty |= empty;
-        let watch = empty || above.as_ref().is_some_and(|above| *above != locked.higher_queues);
         locked.higher_queues = above.unwrap_or_else(|| std::mem::take(&mut locked.higher_queues));
         drop(locked);
         if watch {

@@ -60,8 +60,10 @@ pub struct Job {
     started_ns: AtomicU64,
     started_boot_ns: AtomicU64,
     cancelled: AtomicBool,
-    /// It holds slots of concurrency limits.
+    /// It holds slots of concurrency limits, or was called to take one.
     granted: AtomicBool,
+    /// When a limit first denied it (s), if it comes from a line.
+    since_s: Option<f64>,
     /// Its failure was reported.
     failed: AtomicBool,
     owner: Arc<dyn JobOwner>,
@@ -75,6 +77,13 @@ impl Job {
         due: bool,
         owner: Arc<dyn JobOwner>,
     ) -> Arc<Self> {
+        let mut doc = doc;
+        // A due job is pushed again, with its place.
+        let since_s = doc.extra().and_then(|extra| extra.since).filter(|_| !due);
+        if since_s.is_some() {
+            let without = doc.waiting(None).and_then(|doc| Document::parse(doc.into()).ok());
+            doc = without.unwrap_or(doc);
+        }
         Arc::new(Self {
             doc,
             ticket,
@@ -85,7 +94,8 @@ impl Job {
             started_ns: AtomicU64::new(0),
             started_boot_ns: AtomicU64::new(0),
             cancelled: AtomicBool::new(false),
-            granted: AtomicBool::new(false),
+            granted: AtomicBool::new(since_s.is_some()),
+            since_s,
             failed: AtomicBool::new(false),
             owner,
         })
@@ -244,6 +254,11 @@ impl Job {
         self.cancelled.store(true, Ordering::Relaxed);
     }
 
+    /// When a limit first denied it (s), if it comes from a line.
+    pub(super) fn since_s(&self) -> Option<f64> {
+        self.since_s
+    }
+
     pub(super) fn grant(&self) {
         self.granted.store(true, Ordering::Relaxed);
     }
@@ -271,8 +286,9 @@ impl Job {
             outcome => outcome,
         };
         let granted = self.granted.load(Ordering::Relaxed);
+        let granted_s = granted.then(|| self.owner.store_s(clock::boot_ns()));
         // A due job that was pushed keeps its lock, and its batch still waits for it.
-        let effects = (!pushed_due).then(|| SideEffects::of(&self.doc, event, granted)).flatten();
+        let effects = (!pushed_due).then(|| SideEffects::of(&self.doc, event, granted_s)).flatten();
         Ack { ticket: self.ticket, queue: self.stored_queue(), outcome, effects }
     }
 }

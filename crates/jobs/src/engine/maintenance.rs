@@ -3,6 +3,7 @@
 //! slow claim cannot delay a heartbeat until the lease has run out. Heartbeats also come first in each
 //! round, and a round moves one batch of due jobs, so that no backlog delays them.
 
+use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,8 +22,14 @@ use super::store_retry::StoreRetry;
 use crate::store::{DueSummary, ProcessReport, Result, Store, StoreError};
 use chaton_core::clock::boot_ns;
 
-/// Checks for dead owners in the time of one lease.
-const SCANS_PER_LEASE: u32 = 4;
+/// Time between two looks for dead owners on a store of one machine, where the kernel knows them (s). One whose process
+/// has ended is reclaimed at the second look, so that its supervisor can report first which jobs were running.
+const LOCAL_SCAN_S: f64 = 1.5;
+/// The same on Redis, unless a heartbeat finds one silent for a lease.
+const SCAN_S: f64 = 15.0;
+/// Time between two looks at other processes' queues (s), at most: by the second one those that were started together
+/// with this one have sent a heartbeat.
+const NEIGHBOURS_S: f64 = 15.0;
 /// Least time between two checks for cancelled jobs (s).
 const CANCEL_GAP_S: f64 = 0.05;
 /// Jobs moved from the schedule in one call.
@@ -64,7 +71,10 @@ pub(super) struct Maintenance {
     connections: u64,
     /// Counts (processed, failed) that are written to the store.
     written: (u64, u64),
+    /// Owners whose process had ended at the last look.
+    ended: HashSet<String>,
     neighbours: Neighbours,
+    neighbours_at_s: f64,
     left_batches: LeftBatches,
     /// The store's warning that was logged last.
     warning: Option<String>,
@@ -86,7 +96,9 @@ impl Maintenance {
             healthy_since_ns: 0,
             connections: 0,
             written: (0, 0),
+            ended: HashSet::new(),
             neighbours: Neighbours::default(),
+            neighbours_at_s: 0.0,
             left_batches: LeftBatches::default(),
             warning: None,
             state: state.clone(),
@@ -292,6 +304,9 @@ impl Maintenance {
         }
         let received_ns = boot_ns();
         state.processes.store(reply.processes, Ordering::Relaxed);
+        if reply.silent > 0 {
+            self.scan_at_s = 0.0;
+        }
         state.note_clock(reply.now_s, sent_ns, received_ns);
         counters.rtt_us.store((received_ns - sent_ns) / 1000, Ordering::Relaxed);
         counters.heartbeats.fetch_add(1, Ordering::Relaxed);
@@ -354,7 +369,8 @@ impl Maintenance {
 
     fn scan_owners(&mut self, now_s: f64) -> Result<()> {
         let lease_s = self.state.config.store.lease.as_secs_f64();
-        let gap_s = lease_s / f64::from(SCANS_PER_LEASE);
+        let gap_s = if self.local { LOCAL_SCAN_S } else { SCAN_S };
+        let gap_s = gap_s.min(lease_s);
         if now_s < self.scan_at_s && self.scan_at_s - now_s <= gap_s {
             return Ok(());
         }
@@ -364,12 +380,15 @@ impl Maintenance {
         let lease_ns = self.state.config.store.lease.as_nanos() as u64;
         let watched = self.healthy_since_ns != 0 && healthy_ns >= lease_ns;
         let mut failed = Ok(());
+        let ended = owners.iter().filter(|owner| owner.ended).map(|owner| owner.identity.clone());
+        let ended_before = std::mem::replace(&mut self.ended, ended.collect());
         for owner in owners {
+            let ended = self.local && owner.ended && ended_before.contains(&owner.identity);
             let silent = watched && owner.heartbeat_age > self.state.config.store.lease;
             let other = owner.identity != self.state.identity.name;
-            if other && (silent || owner_identity::is_dead(&owner.process_key, self.local)) {
+            if other && (silent || owner_identity::is_dead(&owner.process_key, self.local, ended)) {
                 self.keep_lease()?;
-                let crashed = owner_identity::has_crashed(&owner.process_key, silent);
+                let crashed = owner_identity::has_crashed(&owner.process_key, silent || ended);
                 let death = orphans::unseen(&mut *self.store, owner.identity, crashed);
                 let reclaimed = death.and_then(|death| self.reclaim(&death, now_s));
                 note_failure(&mut failed, reclaimed)?;
@@ -379,9 +398,18 @@ impl Maintenance {
         if watched {
             self.left_batches.sweep(&mut *self.store, &self.state, now_s)?;
         }
+        self.scan_at_s = now_s + gap_s;
+        self.look_around(now_s, NEIGHBOURS_S.min(lease_s))
+    }
+
+    /// Looks at the queues of other processes, if that is due.
+    fn look_around(&mut self, now_s: f64, gap_s: f64) -> Result<()> {
+        if now_s < self.neighbours_at_s && self.neighbours_at_s - now_s <= gap_s {
+            return Ok(());
+        }
         let lines = self.neighbours.scan(&mut *self.store, &self.state.config)?;
         lines.iter().for_each(|line| self.state.feed.warn(line));
-        self.scan_at_s = now_s + gap_s;
+        self.neighbours_at_s = now_s + gap_s;
         Ok(())
     }
 

@@ -164,7 +164,7 @@ fn ack(
     *count += 1;
     // A job that goes back to the retry set has not failed again.
     let event = outcome.batch_event().filter(|_| is_dead);
-    let effects = SideEffects::of(&doc, event, true);
+    let effects = SideEffects::of(&doc, event, Some(now_s));
     Ack { ticket, queue, outcome, effects }
 }
 

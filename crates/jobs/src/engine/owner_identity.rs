@@ -47,17 +47,19 @@ impl OwnerIdentity {
 
 /// Whether the process at `place` is certainly dead. A worker whose supervisor is alive does not
 /// count as dead here: the supervisor reports its death, and the jobs that were running. `local`:
-/// the store can only be used from this machine, so a process of another boot is dead.
-pub fn is_dead(place: &str, local: bool) -> bool {
-    is_dead_seen_from((&boot_id(), &pid_namespace()), place, local)
+/// the store can only be used from this machine, so a process of another boot is dead. `ended`: the store says that
+/// the process has ended, which counts where its pid says nothing.
+pub fn is_dead(place: &str, local: bool, ended: bool) -> bool {
+    is_dead_seen_from((&boot_id(), &pid_namespace()), place, local, ended)
 }
 
 /// Whether the process at `place` has crashed: it is gone with its supervisor, its machine has not been
-/// restarted, and it was not asked to stop. `silent`: its lease has run out. In another container that is all that can
-/// be known, since the kernel kills a container that takes too much memory as a whole.
-pub fn has_crashed(place: &str, silent: bool) -> bool {
+/// restarted, and it was not asked to stop. `gone`: the store says that it has ended, or its lease has run out. In
+/// another container that is all that can be known, since the kernel kills a container that takes too much memory as
+/// a whole.
+pub fn has_crashed(place: &str, gone: bool) -> bool {
     let is_gone =
-        is_dead(place, false) || silent && is_elsewhere(&boot_id(), &pid_namespace(), place);
+        is_dead(place, false, false) || gone && is_elsewhere(&boot_id(), &pid_namespace(), place);
     is_gone && !place.ends_with(STOPPING)
 }
 
@@ -69,18 +71,26 @@ fn is_elsewhere(own_boot: &str, own_namespace: &str, place: &str) -> bool {
 }
 
 /// The same as [`is_dead`] for a process with this boot id and pid namespace. What could not be read (`/proc` may
-/// not be mounted) is empty, and nothing is certain then.
-fn is_dead_seen_from((own_boot, own_namespace): (&str, &str), place: &str, local: bool) -> bool {
+/// not be mounted) is empty, and says nothing.
+fn is_dead_seen_from(
+    (own_boot, own_namespace): (&str, &str),
+    place: &str,
+    local: bool,
+    ended: bool,
+) -> bool {
     let place = place.strip_suffix(STOPPING).unwrap_or(place);
     let parts: Vec<&str> = place.split(' ').collect();
     let [boot, namespace, pid, started, parent, parent_started] = parts[..] else { return false };
-    if [own_boot, own_namespace, boot, namespace, started].contains(&"") {
-        return false;
+    if [own_boot, boot].contains(&"") {
+        return local && ended;
     }
     if boot != own_boot {
-        return local;
+        return local && (ended || ![own_namespace, namespace, started].contains(&""));
     }
-    namespace == own_namespace && !is_alive(pid, started) && !is_alive(parent, parent_started)
+    if namespace != own_namespace || [namespace, started].contains(&"") {
+        return ended;
+    }
+    !is_alive(pid, started) && !is_alive(parent, parent_started)
 }
 
 fn is_alive(pid: &str, started: &str) -> bool {
@@ -136,27 +146,30 @@ mod tests {
     fn a_process_is_dead_when_it_and_its_supervisor_are_gone() {
         let me = OwnerIdentity::new(false);
         assert_eq!(me.name.split(':').count(), 3);
-        assert!(!is_dead(&me.place(false), true));
+        assert!(!is_dead(&me.place(false), true, false));
         let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         let begin = start_time(child.id()).unwrap();
         let place = format!("{} {} {} {begin}", boot_id(), pid_namespace(), child.id());
         let (alone, ours) = (format!("{place} 0 0"), std::process::id());
         let supervised = format!("{place} {ours} {}", start_time(ours).unwrap());
-        assert!(!is_dead(&alone, false) && !has_crashed(&alone, true), "it lives");
+        assert!(!is_dead(&alone, false, false) && !has_crashed(&alone, true), "it lives");
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(is_dead(&alone, false) && has_crashed(&alone, false));
+        assert!(is_dead(&alone, false, false) && has_crashed(&alone, false));
         let stopping = format!("{alone}{STOPPING}");
         assert!(me.place(true).ends_with(STOPPING));
-        assert!(is_dead(&stopping, false) && !has_crashed(&stopping, true));
-        assert!(is_dead(&format!("{place} {ours} 1"), false), "another process has that pid now");
-        assert!(!is_dead(&supervised, false), "its supervisor is alive and will report it");
+        assert!(is_dead(&stopping, false, false) && !has_crashed(&stopping, true));
+        assert!(
+            is_dead(&format!("{place} {ours} 1"), false, false),
+            "another process has that pid now"
+        );
+        assert!(!is_dead(&supervised, false, false), "its supervisor is alive and will report it");
     }
 
     #[test]
     fn a_process_is_not_dead_when_its_place_is_not_known() {
         let place = |boot, namespace, started| format!("{boot} {namespace} 1 {started} 0 0");
-        assert!(is_dead_seen_from(("b", "n"), &place("b", "n", "7"), false));
+        assert!(is_dead_seen_from(("b", "n"), &place("b", "n", "7"), false, false));
         for local in [true, false] {
             for (own, other) in [
                 (("", "n"), place("", "n", "7")),
@@ -165,7 +178,7 @@ mod tests {
                 (("b", "n"), place("", "n", "7")),
                 (("b", "n"), place("b", "n", "")),
             ] {
-                assert!(!is_dead_seen_from(own, &other, local), "{own:?} {other:?}");
+                assert!(!is_dead_seen_from(own, &other, local, false), "{own:?} {other:?}");
             }
         }
     }
@@ -174,16 +187,32 @@ mod tests {
     fn another_container_has_crashed_when_its_lease_ran_out() {
         let place = format!("{} pid:[1] 1 7 0 0", boot_id());
         assert!(has_crashed(&place, true), "the whole container is gone, or cut off");
-        assert!(!has_crashed(&place, false) && !is_dead(&place, true), "it may live");
+        assert!(!has_crashed(&place, false) && !is_dead(&place, true, false), "it may live");
         assert!(!has_crashed(&format!("{place}{STOPPING}"), true), "it was asked to stop");
         assert!(!has_crashed(&place.replace("pid:[1]", ""), true), "nothing is known of it");
     }
 
     #[test]
+    fn what_the_store_knows_counts_where_a_pid_says_nothing() {
+        let own = ("b", "n");
+        let dead = |place: &str, local, ended| is_dead_seen_from(own, place, local, ended);
+        let (container, unread) = ("b other 1 7 0 0", "b n 1  0 0");
+        for place in [container, unread, "b other 1 7 0 0 stopping"] {
+            assert!(dead(place, false, true) && !dead(place, true, false), "{place}");
+        }
+        // The supervisor of a process in this namespace is asked first.
+        let (ours, begin) = (std::process::id(), start_time(std::process::id()).unwrap());
+        assert!(!dead(&format!("b n 999999999 7 {ours} {begin}"), true, true));
+        // The machine was restarted: that is no crash.
+        assert!(dead("old n 1 7 0 0", true, true) && !dead("old n 1 7 0 0", false, true));
+        assert!(dead(" n 1 7 0 0", true, true) && !dead(" n 1 7 0 0", false, true));
+    }
+
+    #[test]
     fn another_boot_is_dead_only_for_a_local_store() {
         let place = "0-0 pid:[1] 1 1 0 0";
-        assert!(is_dead(place, true) && !has_crashed(place, true));
-        assert!(!is_dead(place, false));
-        assert!(!is_dead("", true), "nothing is known of it");
+        assert!(is_dead(place, true, false) && !has_crashed(place, true));
+        assert!(!is_dead(place, false, false));
+        assert!(!is_dead("", true, false), "nothing is known of it");
     }
 }

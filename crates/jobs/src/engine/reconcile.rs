@@ -129,6 +129,6 @@ fn end_again(locked: &LockedState, job: ClaimedJob, now_s: f64) -> Ack {
         (false, true) => (Outcome::Ack, Outcome::Ack.batch_event()),
         (false, false) => (Outcome::requeue(), None),
     };
-    let effects = SideEffects::of(&doc, event, true);
+    let effects = SideEffects::of(&doc, event, Some(now_s));
     Ack { ticket, queue, outcome, effects }
 }

@@ -82,6 +82,8 @@ pub(super) struct LockedState {
     pub stopping: bool,
     /// The fetcher has ended: the maintenance thread may remove the owner.
     pub fetcher_done: bool,
+    /// A slot of a limit was released, and the first job of its line may be in its queue now.
+    pub slot_released: bool,
     /// The last claim found all queues empty.
     pub queues_empty: bool,
     /// Under strict order, the queues before the lowest one that claimed jobs came from.
@@ -333,7 +335,7 @@ impl EngineState {
     pub(super) fn may_claim(&self, locked: &LockedState) -> bool {
         !locked.quiet
             && !locked.stopping
-            && !locked.queues_empty
+            && (!locked.queues_empty || locked.slot_released)
             && locked.has_no_suspect()
             && self.holds_lease()
     }
@@ -439,6 +441,7 @@ impl JobOwner for EngineState {
         if locked.running_alone == Some(ack.ticket) {
             locked.running_alone = None;
         }
+        locked.slot_released |= ack.effects.as_ref().is_some_and(|e| !e.release.is_empty());
         locked.push_ack(ack);
         match run {
             Some(run) => {
@@ -453,7 +456,8 @@ impl JobOwner for EngineState {
         }
         let asleep = self.fetcher_waits.load(Ordering::SeqCst);
         let low = self.unstarted.load(Ordering::Relaxed) <= self.low_water.load(Ordering::Relaxed);
-        let wake = asleep && (locked.acks.len() == 1 || low && !locked.queues_empty);
+        let wake = asleep
+            && (locked.acks.len() == 1 || low && (!locked.queues_empty || locked.slot_released));
         let wakes_due = self.due_waits.load(Ordering::SeqCst) && self.may_move_due(&locked);
         drop(locked);
         if wake {

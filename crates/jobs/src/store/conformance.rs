@@ -12,6 +12,7 @@ pub(crate) mod entries;
 pub(crate) mod expiring;
 pub(crate) mod harness;
 pub(crate) mod limits;
+pub(crate) mod lines;
 pub(crate) mod lists;
 pub(crate) mod locks;
 pub(crate) mod nested_batches;
@@ -49,6 +50,12 @@ macro_rules! conformance {
                 a_slot_expires, a_window_slides, a_bucket_refills_evenly,
                 limits_are_granted_together_or_not_at_all, the_latest_of_known_times_counts,
                 keys_are_independent;
+            lines: jobs_are_called_in_the_order_of_their_places, a_called_job_has_its_slot,
+                a_called_job_that_does_not_come_loses_its_slot, entries_that_are_gone_are_skipped,
+                a_paused_queue_holds_no_line_up, a_raised_limit_calls_more, a_hold_that_ends_calls_the_next,
+                the_death_of_an_owner_calls_the_next, an_expired_job_passes_its_slot_on,
+                a_job_keeps_its_place_behind_another_limit, the_first_jobs_get_the_times_of_tokens,
+                an_uncalled_job_asks_again_with_its_place, a_long_line_is_called_one_by_one;
             batches: a_batch_counts_and_calls_back_once, no_callback_fires_before_the_batch_is_closed,
                 an_empty_batch_succeeds_at_once, complete_comes_before_success,
                 the_death_callback_fires_once, a_dead_job_may_still_succeed,

@@ -8,6 +8,7 @@ mod due;
 mod entries;
 mod expiring_map;
 mod limits;
+mod lines;
 mod processes;
 mod queues;
 mod sorted_set;
@@ -108,7 +109,7 @@ impl Store for MemoryStore {
         requests: &[LimitRequest<'_>],
         now_s: f64,
     ) -> Result<Vec<Grant>> {
-        self.step(|data| data.limits.acquire(owner, requests, now_s))
+        self.step(|data| data.acquire(owner, requests, now_s))
     }
 
     fn unlock(&mut self, locks: &[HeldLock<'_>]) -> Result<()> {

@@ -102,6 +102,10 @@ pub struct ClaimReply {
 pub struct LimitRequest<'a> {
     /// Its ticket.
     pub ticket: u64,
+    /// Its id.
+    pub jid: &'a str,
+    /// When it was first denied, or now (s): jobs that were denied earlier go before it.
+    pub place: f64,
     /// Its limits, granted together or not at all.
     pub limits: &'a [Limit],
 }
@@ -111,8 +115,13 @@ pub struct LimitRequest<'a> {
 pub enum Grant {
     /// The job may start.
     Now,
-    /// Ask again at this time; `None` when it is not known when a slot is free.
-    At(Option<f64>),
+    /// It waits, see [`Outcome::Wait`](crate::outcome::Outcome::Wait).
+    Behind {
+        /// The number of the limit that it waits for.
+        limit: usize,
+        /// When that limit admits it; `None` when it is not known when a slot is free.
+        at: Option<f64>,
+    },
 }
 
 /// Result of [`super::Store::move_due`].
@@ -178,6 +187,8 @@ pub struct HeartbeatReply {
     pub now_s: f64,
     /// Processes that claim from the store.
     pub processes: usize,
+    /// Those of them that have sent no heartbeat for a lease; only Redis counts them.
+    pub silent: usize,
     /// Signals left for it, oldest first.
     pub signals: Vec<String>,
 }
@@ -191,6 +202,8 @@ pub struct OwnerStatus {
     pub process_key: String,
     /// Age of its last heartbeat, by the store's clock.
     pub heartbeat_age: Duration,
+    /// Its process has ended, as the kernel says: only of a file, whose users are all on one machine.
+    pub ended: bool,
 }
 
 /// A new batch.

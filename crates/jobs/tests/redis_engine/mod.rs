@@ -68,7 +68,6 @@ pub fn config(store: StoreOptions) -> Config {
         prefetch_max: 100,
         ack_delay: Duration::ZERO,
         heartbeat: Duration::from_secs(2),
-        limit_retry: Duration::from_millis(250),
         retry_max: Duration::from_secs(5),
         claim_due: false,
         claim_turn: Duration::from_millis(250),

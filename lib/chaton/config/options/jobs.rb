@@ -100,14 +100,13 @@ module Chaton
         Option.seconds(:jobs, :ack_delay_s, :jobs, 0.0..1.0, 0.002,
                        "The longest time for which the acknowledgement of a finished job waits to be sent together " \
                        "with others.", formerly: %i[settle_s settle]),
-        Option.seconds(:jobs, :beat_s, :jobs, 0.1..60.0, 5.0, "Time between two heartbeats of a process in the store."),
-        Option.seconds(:jobs, :lease_s, :jobs, 1.0..86_400.0, 60.0,
-                       "A process without a heartbeat for this long is dead: another one returns its jobs."),
+        Option.seconds(:jobs, :beat_s, :jobs, 0.1..60.0, 3.0, "Time between two heartbeats of a process in the store."),
+        Option.seconds(:jobs, :lease_s, :jobs, 1.0..86_400.0, nil,
+                       "A process without a heartbeat for this long is dead: another one returns its jobs.",
+                       default_text: "15 with Redis, 60 with SQLite"),
         Option.seconds(:jobs, :claim_turn_s, :jobs, 0.0..5.0, 0.25,
                        "Redis: of three or more processes that wait for a job one claims it. The others wait, at " \
-                       "most for this time; 0: all claim at once."),
-        Option.seconds(:jobs, :limit_retry_s, :jobs, 0.01..60.0, 0.25,
-                       "A job whose concurrency limit is reached tries again after this time.")
+                       "most for this time; 0: all claim at once.")
       ].freeze
 
       JOBS = [*TAKING, *PACE, *STORE].freeze

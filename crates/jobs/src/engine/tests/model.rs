@@ -3,8 +3,8 @@
 //! once, or dead with its reason; each callback was called once; and no lock, slot, count or key is left over.
 //!
 //! One fixed seed runs with the other tests. With `CHATON_MODEL_SECONDS` more are tried for so long, from
-//! `CHATON_MODEL_SEED` on (else a fresh one): this finds differences that nobody has looked into yet, as limits by
-//! buckets after a death on SQLite. A seed that failed becomes a test with a name, by its steps, which the failure prints.
+//! `CHATON_MODEL_SEED` on (else a fresh one). A seed that failed becomes a test with a name, by its steps, which the
+//! failure prints.
 
 mod deaths;
 mod ledger;
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use steps::{steps, Step};
+use steps::{steps, Op, Step};
 use stores::RealStore;
 use world::World;
 
@@ -90,4 +90,58 @@ fn jobs_on_sqlite_behave_as_the_model() {
 #[test]
 fn jobs_on_redis_behave_as_the_model() {
     explore(RealStore::redis(), "redis");
+}
+
+/// Runs steps that failed once on both kinds of stores.
+fn run_again(steps: &[Step]) {
+    for real in [RealStore::sqlite(), RealStore::redis()] {
+        if let Err(report) = run(&Mutex::new(real), steps) {
+            panic!("{report}");
+        }
+    }
+}
+
+#[test]
+fn one_look_reclaims_the_jobs_of_several_dead_processes() {
+    run_again(&[
+        Step(Op::Tick, 3414182691),
+        Step(Op::Kill, 1864399125),
+        Step(Op::Fetch, 1365554175),
+        Step(Op::Kill, 3611710743),
+        Step(Op::Fetch, 3936699785),
+        Step(Op::Kill, 2450693412),
+        Step(Op::Fetch, 2685769236),
+        Step(Op::Fetch, 2612308951),
+        Step(Op::Kill, 109147854),
+    ]);
+}
+
+#[test]
+fn a_rate_is_the_same_for_processes_with_different_clocks() {
+    run_again(&[
+        Step(Op::Push, 1259471784),
+        Step(Op::Expiring, 1961040112),
+        Step(Op::KillInAck, 243293942),
+        Step(Op::Bulk, 2034753139),
+        Step(Op::Limited, 1825249463),
+        Step(Op::Recover, 4069836095),
+        Step(Op::Fetch, 2450747973),
+        Step(Op::Kill, 108610846),
+        Step(Op::Recover, 2215929130),
+        Step(Op::Fetch, 3715246889),
+        Step(Op::Limited, 2637419731),
+        Step(Op::Maintain, 673663912),
+        Step(Op::Fetch, 3745982595),
+    ]);
+}
+
+#[test]
+fn nothing_is_left_of_a_line_whose_last_job_has_started() {
+    run_again(&[
+        Step(Op::Limited, 2174539175),
+        Step(Op::Limited, 3745392212),
+        Step(Op::Fetch, 1837183937),
+        Step(Op::Fetch, 160198056),
+        Step(Op::KillInAck, 2211197630),
+    ]);
 }

@@ -245,11 +245,11 @@ fn an_engine_that_begins_quiet_claims_nothing() {
 }
 
 #[test]
-fn a_job_over_its_limit_is_rescheduled() {
+fn the_round_that_releases_a_slot_claims_the_next_job_of_the_line() {
     let factory = factory("limits");
     let mut store = factory.store();
-    let limit = r#","chaton":{"limits":[{"key":"api","max":1}]}"#;
-    for jid in ["a", "b"] {
+    let limit = r#","enqueued_at":5.25,"chaton":{"limits":[{"key":"api","max":1}]}"#;
+    for jid in ["a", "b", "c"] {
         push(&mut *store, "low", jid, limit, None);
     }
     let mut engine = SteppedEngine::new(&factory, config(), 1);
@@ -257,13 +257,21 @@ fn a_job_over_its_limit_is_rescheduled() {
     let first = engine.start_one().unwrap();
     assert!(engine.start_one().is_none());
     engine.fetch();
-    assert_eq!(store.stats().unwrap().scheduled, 1);
+    assert_eq!(jids(&mut *store, &JobLocation::Scheduled), ["b", "c"]);
+    assert!(!engine.fetcher.round(), "nothing to do");
+    let trips = |engine: &SteppedEngine| engine.state.counters.read().round_trips;
+    let before = trips(&engine);
     first.finish(Outcome::Ack);
-    engine.fetch();
-    let waiting = store.list(&JobLocation::Scheduled, 0, 1).unwrap();
-    assert!(store.enqueue_entry(&JobLocation::Scheduled, &waiting[0], 0.0).unwrap());
-    engine.fetch();
-    assert_eq!(engine.start_one().unwrap().document().jid(), "b");
+    // Though the queues were empty at the last look.
+    assert!(engine.fetcher.round());
+    assert_eq!(trips(&engine), before + 1);
+    let second = engine.start_one().unwrap();
+    assert_eq!(second.document().jid(), "b");
+    assert_eq!(second.document().enqueued_at_s(), Some(5.25));
+    assert_eq!(second.document().extra().unwrap().since, None, "a retry has waited anew");
+    second.finish(Outcome::Retry { at: 0.0, payload: second.document().payload().to_vec() });
+    assert!(engine.fetcher.round());
+    assert_eq!(engine.start_one().unwrap().document().jid(), "c");
 }
 
 #[test]

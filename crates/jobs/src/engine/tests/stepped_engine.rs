@@ -131,7 +131,6 @@ pub fn config() -> Config {
         prefetch_max: 1000,
         ack_delay: Duration::ZERO,
         heartbeat: Duration::from_secs(5),
-        limit_retry: Duration::from_millis(250),
         retry_max: Duration::from_nanos(1),
         claim_due: false,
         claim_turn: Duration::from_millis(250),

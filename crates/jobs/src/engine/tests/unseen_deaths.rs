@@ -1,16 +1,32 @@
 //! Deaths of processes that no supervisor reports.
 
 use super::stepped_engine::{config, factory, jids, push, queue, SteppedEngine};
+use crate::engine::maintenance::Maintenance;
 use crate::outcome::Outcome;
-use crate::store::{JobLocation, ProcessReport, Store, StoreFactory};
+use crate::store::{open, JobLocation, ProcessReport, Store, StoreFactory, StoreOptions};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-/// Writes a heartbeat after which the engine's process is gone. `end` is the end of its place.
+/// What the documents promise.
+const RECLAIMED_WITHIN: Duration = Duration::from_secs(5);
+/// Time in which a supervisor reports first, at least.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Writes a heartbeat after which the engine's process is gone: another one has its pid. `end` is the end of its place.
 fn vanish(engine: &SteppedEngine, store: &mut dyn Store, end: &str) {
+    beat_with(engine, store, (3, "1"), end);
+}
+
+/// Writes a heartbeat with this part of the place.
+fn beat_with(
+    engine: &SteppedEngine,
+    store: &mut dyn Store,
+    (index, part): (usize, &str),
+    end: &str,
+) {
     let place = engine.state.identity.place(false);
     let mut parts: Vec<&str> = place.split(' ').collect();
-    // Another process has its pid now.
-    parts[3] = "1";
+    parts[index] = part;
     let report = ProcessReport {
         identity: &engine.state.identity.name,
         process_key: &format!("{}{end}", parts.join(" ")),
@@ -84,6 +100,36 @@ fn a_process_that_was_asked_to_stop_has_not_crashed() {
         let waiting = documents(&mut *store, &queue("low"));
         assert!(waiting.len() == 1 && !waiting[0].contains("chaton"), "{waiting:?}");
     }
+}
+
+#[test]
+fn a_process_in_another_pid_namespace_has_crashed_when_its_lock_is_free() {
+    let dir = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}", dir.path().join("jobs.db").display());
+    let factory = open(&StoreOptions::for_tests(url)).unwrap();
+    push(&mut *factory.store(), "low", "a", "", None);
+    let mut dying = SteppedEngine::new(&factory, config(), 1);
+    dying.fetch();
+    dying.fetch();
+    dying.start_one().unwrap();
+    let mut container = factory.store();
+    beat_with(&dying, &mut *container, (1, "pid:[1]"), "");
+    drop(dying);
+    let mut other = SteppedEngine::new(&factory, config(), 2);
+    other.maintenance = Maintenance::new(&other.state, factory.store(), true);
+    other.maintenance.round();
+    let in_flight = || factory.store().stats().unwrap().in_flight;
+    assert_eq!(in_flight(), 1);
+    drop(container);
+    let died = Instant::now();
+    while in_flight() > 0 {
+        assert!(died.elapsed() < RECLAIMED_WITHIN);
+        other.maintenance.round();
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(died.elapsed() > GRACE, "its supervisor had no time to report");
+    let waiting = documents(&mut *factory.store(), &queue("low"));
+    assert!(waiting.len() == 1 && waiting[0].contains(r#""deaths":1"#), "{waiting:?}");
 }
 
 #[test]

@@ -124,17 +124,19 @@ pub(crate) fn a_fenced_ack_releases_nothing(fresh: OpenFresh<'_>) {
         Limit { key: "slots".into(), rule: LimitRule::Concurrent { max: 1, hold_s: 3600.0 } };
     let limits = [limit];
     let ask = |harness: &mut StoreHarness, ticket| {
-        let asks = [LimitRequest { ticket, limits: &limits }];
+        let asks = [request(ticket, &limits)];
         harness.store.acquire("me", &asks, now_s()).unwrap()[0]
     };
     assert_eq!(ask(&mut harness, 5), Grant::Now);
     let effects = SideEffects {
         unlock: Some(("k".into(), "a".into())),
         release: vec!["slots".into()],
+        jid: "a".into(),
+        now_s: now_s(),
         batch: Some(BatchUpdate { bid: "b".into(), jid: "a".into(), event: BatchEvent::Done }),
     };
     assert_eq!(harness.end("me", &[ack_with(5, "q", Outcome::Ack, effects)]), 1);
-    assert_eq!(ask(&mut harness, 6), Grant::At(None));
+    assert_eq!(ask(&mut harness, 6), DENIED);
     assert_eq!(harness.store.batch("b").unwrap().unwrap().pending, 1);
     let again = NewJob { lock: Some(NewLock { jid: "z", ..lock }), ..job("q", &payload) };
     assert_eq!(harness.store.push(&[again]).unwrap(), [PushResult::Locked("a".into())]);

@@ -248,7 +248,7 @@ pub(crate) fn limits_hold_under_concurrency(fresh: OpenFresh<'_>) {
         let mut store = factory.store();
         let owner = format!("owner{n}");
         let mut ask = |ticket| {
-            let asks = [LimitRequest { ticket, limits: &limits }];
+            let asks = [request(ticket, &limits)];
             store.acquire(&owner, &asks, now).unwrap()[0] == Grant::Now
         };
         (0..20).filter(|ticket| ask(*ticket)).count()

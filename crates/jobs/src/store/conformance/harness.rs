@@ -61,6 +61,14 @@ pub(crate) fn ack_with(ticket: u64, queue: &str, outcome: Outcome, effects: Side
     Ack { ticket, queue: queue.into(), outcome, effects: Some(Box::new(effects)) }
 }
 
+/// A request that nothing in a line stands before.
+pub(crate) fn request(ticket: u64, limits: &[Limit]) -> LimitRequest<'_> {
+    LimitRequest { ticket, jid: "", place: 0.0, limits }
+}
+
+/// The answer of a job's only limit when all its slots are held.
+pub(crate) const DENIED: Grant = Grant::Behind { limit: 0, at: None };
+
 /// Requeues the job unchanged.
 pub(crate) fn back() -> Outcome {
     Outcome::requeue()

@@ -19,14 +19,15 @@ fn bucket(key: &str, max: u32, per_s: f64) -> Limit {
 }
 
 fn ask(harness: &mut StoreHarness, ticket: u64, limits: &[Limit], now: f64) -> Grant {
-    let answers = harness.store.acquire("me", &[LimitRequest { ticket, limits }], now).unwrap();
+    let answers = harness.store.acquire("me", &[request(ticket, limits)], now).unwrap();
     assert_eq!(answers.len(), 1);
     answers[0]
 }
 
 /// Refused until then.
 fn assert_at(grant: Grant, expected: f64) {
-    let near = matches!(grant, Grant::At(Some(at)) if (at - expected).abs() < TOLERANCE);
+    let near =
+        matches!(grant, Grant::Behind { at: Some(at), .. } if (at - expected).abs() < TOLERANCE);
     assert!(near, "{grant:?} is not {expected}");
 }
 
@@ -46,16 +47,16 @@ pub(crate) fn a_concurrency_limit_holds(fresh: OpenFresh<'_>) {
     harness.put("q", &["a", "b", "c", "d"]);
     harness.claim("me", &["q"], 4, 1);
     let limits = [at_once("api", 2)];
-    let asks = [1, 2, 3, 4].map(|ticket| LimitRequest { ticket, limits: &limits });
+    let asks = [1, 2, 3, 4].map(|ticket| request(ticket, &limits));
     let now = now_s();
     let grants = harness.store.acquire("me", &asks, now).unwrap();
-    assert_eq!(grants, [Grant::Now, Grant::Now, Grant::At(None), Grant::At(None)]);
+    assert_eq!(grants, [Grant::Now, Grant::Now, DENIED, DENIED]);
     harness.end("me", &[release(2, "api", Outcome::Ack)]);
     let grants = harness.store.acquire("me", &asks[2..], now).unwrap();
-    assert_eq!(grants, [Grant::Now, Grant::At(None)]);
+    assert_eq!(grants, [Grant::Now, DENIED]);
     // An acknowledgement without a release keeps the slot.
     harness.end("me", &[ack(1, "q", Outcome::Ack)]);
-    assert_eq!(ask(&mut harness, 4, &limits, now), Grant::At(None));
+    assert_eq!(ask(&mut harness, 4, &limits, now), DENIED);
     let retry = Outcome::Retry { at: now, payload: doc("q", "c") };
     harness.end("me", &[release(3, "api", retry)]);
     assert_eq!(ask(&mut harness, 4, &limits, now), Grant::Now);
@@ -70,10 +71,10 @@ pub(crate) fn a_slot_belongs_to_owner_and_ticket(fresh: OpenFresh<'_>) {
     let now = now_s();
     assert_eq!(ask(&mut harness, 1, &limits, now), Grant::Now);
     assert_eq!(ask(&mut harness, 1, &limits, now), Grant::Now, "it has it already");
-    let asks = [LimitRequest { ticket: 1, limits: &limits }];
-    assert_eq!(harness.store.acquire("you", &asks, now).unwrap(), [Grant::At(None)]);
+    let asks = [request(1, &limits)];
+    assert_eq!(harness.store.acquire("you", &asks, now).unwrap(), [DENIED]);
     harness.end("you", &[release(1, "api", back())]);
-    assert_eq!(ask(&mut harness, 2, &limits, now), Grant::At(None), "it was not theirs to free");
+    assert_eq!(ask(&mut harness, 2, &limits, now), DENIED, "it was not theirs to free");
     harness.end("me", &[release(1, "api", back())]);
     assert_eq!(harness.store.acquire("you", &asks, now).unwrap(), [Grant::Now]);
 }
@@ -82,7 +83,7 @@ pub(crate) fn recovering_an_owner_releases_its_slots(fresh: OpenFresh<'_>) {
     let mut harness = StoreHarness::new(fresh);
     harness.put("q", &["a"]);
     let limits = [at_once("api", 1)];
-    let asks = [LimitRequest { ticket: 9, limits: &limits }];
+    let asks = [request(9, &limits)];
     harness.claim("dead", &["q"], 1, 9);
     assert_eq!(harness.store.acquire("dead", &asks, now_s()).unwrap(), [Grant::Now]);
     let left = harness.store.in_flight("dead").unwrap();
@@ -96,9 +97,9 @@ pub(crate) fn a_slot_expires(fresh: OpenFresh<'_>) {
     let limits = [at_once("api", 1)];
     let now = now_s();
     assert_eq!(ask(&mut harness, 1, &limits, now), Grant::Now);
-    assert_eq!(ask(&mut harness, 2, &limits, now + 599.0), Grant::At(None));
+    assert_eq!(ask(&mut harness, 2, &limits, now + 599.0), DENIED);
     assert_eq!(ask(&mut harness, 2, &limits, now + 601.0), Grant::Now);
-    assert_eq!(ask(&mut harness, 3, &limits, now + 601.0), Grant::At(None));
+    assert_eq!(ask(&mut harness, 3, &limits, now + 601.0), DENIED);
 }
 
 pub(crate) fn a_window_slides(fresh: OpenFresh<'_>) {
@@ -151,7 +152,7 @@ pub(crate) fn limits_are_granted_together_or_not_at_all(fresh: OpenFresh<'_>) {
     }
     assert_eq!(ask(&mut harness, 4, &[slot, drop.clone()], now), Grant::Now, "nothing was taken");
     let limits = [at_once("s", 1), window("w2", 1, 100.0)];
-    assert!(matches!(ask(&mut harness, 5, &limits, now), Grant::At(_)));
+    assert!(matches!(ask(&mut harness, 5, &limits, now), Grant::Behind { .. }));
     assert_eq!(ask(&mut harness, 6, &limits[1..], now), Grant::Now, "nor here");
 }
 
@@ -173,5 +174,5 @@ pub(crate) fn keys_are_independent(fresh: OpenFresh<'_>) {
         let limits = [at_once(key, 1)];
         assert_eq!(ask(&mut harness, ticket, &limits, now), Grant::Now, "{key}");
     }
-    assert_eq!(ask(&mut harness, 5, &[at_once("b", 1)], now), Grant::At(None));
+    assert_eq!(ask(&mut harness, 5, &[at_once("b", 1)], now), DENIED);
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::harness::*;
 use crate::store::*;
 
-fn report(identity: &str) -> ProcessReport<'_> {
+pub(crate) fn report(identity: &str) -> ProcessReport<'_> {
     ProcessReport {
         identity,
         process_key: "boot ns 1 2",

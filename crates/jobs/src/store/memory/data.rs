@@ -8,6 +8,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::expiring_map::ExpiringMap;
 use super::limits::Limits;
+use super::lines::MemoryLine;
 use super::sorted_set::SortedSet;
 use crate::store::options::StoreOptions;
 use crate::store::types::{NewBatch, ProcessStatus};
@@ -84,6 +85,8 @@ pub(super) struct MemoryData {
     /// Key → the jid that holds its lock.
     pub locks: ExpiringMap<String>,
     pub limits: Limits,
+    /// By [`Limit::line`](crate::limit::Limit::line).
+    pub lines: BTreeMap<String, MemoryLine>,
     pub batches: ExpiringMap<Batch>,
     /// Keys of [`crate::store::Store::push_once`].
     pub ticks: ExpiringMap<()>,

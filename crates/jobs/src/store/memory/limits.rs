@@ -3,16 +3,13 @@
 use std::collections::{HashMap, VecDeque};
 
 use crate::limit::{Limit, LimitRule};
-use crate::store::types::{Grant, LimitRequest};
-
-/// Part of a token that may be missing because of rounding.
-const BUCKET_SLACK: f64 = 1e-9;
+use crate::store::line::{Taken, CALL_MAX};
 
 /// The state of all limiters. Each kind has its own keys.
 #[derive(Default)]
 pub(super) struct Limits {
-    /// Key → (owner, ticket) → end of the longest hold (s).
-    slots: HashMap<String, HashMap<(String, u64), f64>>,
+    /// Key → holder → end of the longest hold (s).
+    slots: HashMap<String, HashMap<String, f64>>,
     /// Key → starts, the earliest first, and how long the last one counts (s).
     windows: HashMap<String, SlidingWindow>,
     buckets: HashMap<String, BucketLevel>,
@@ -30,32 +27,30 @@ struct BucketLevel {
     full_s: f64,
 }
 
-/// The job that requests, and the time.
-struct LimitedJob<'a> {
-    owner: &'a str,
-    ticket: u64,
-    now_s: f64,
+/// The name of the holder of a slot.
+pub(super) fn holder(owner: &str, ticket: u64) -> String {
+    format!("{owner}|{ticket}")
 }
 
 impl Limits {
-    pub fn acquire(
-        &mut self,
-        owner: &str,
-        requests: &[LimitRequest<'_>],
-        now_s: f64,
-    ) -> Vec<Grant> {
-        let grant = |request: &LimitRequest<'_>| {
-            self.ask(&LimitedJob { owner, ticket: request.ticket, now_s }, request)
-        };
-        requests.iter().map(grant).collect()
-    }
-
-    pub fn release(&mut self, key: &str, owner: &str, ticket: u64) {
+    pub fn release(&mut self, key: &str, holder: &str) {
         let Some(slots) = self.slots.get_mut(key) else { return };
-        slots.remove(&(owner.to_string(), ticket));
+        slots.remove(holder);
         if slots.is_empty() {
             self.slots.remove(key);
         }
+    }
+
+    /// The slots that are held, with the ends of their holds.
+    pub fn held(&mut self, key: &str, now_s: f64) -> HashMap<String, f64> {
+        let Some(slots) = self.slots.get_mut(key) else { return HashMap::new() };
+        slots.retain(|_, until| *until > now_s);
+        slots.clone()
+    }
+
+    /// Gives a slot.
+    pub fn hold(&mut self, key: &str, holder: String, until_s: f64) {
+        self.slots.entry(key.to_string()).or_default().insert(holder, until_s);
     }
 
     /// Drops limiters that limit nothing any more.
@@ -65,56 +60,26 @@ impl Limits {
         self.buckets.retain(|_, bucket| bucket.full_s > now_s);
     }
 
-    fn ask(&mut self, job: &LimitedJob<'_>, request: &LimitRequest<'_>) -> Grant {
-        let refusals: Vec<Option<f64>> =
-            request.limits.iter().filter_map(|limit| self.refusal(job, limit)).collect();
-        if refusals.is_empty() {
-            request.limits.iter().for_each(|limit| self.take(job, limit));
-            return Grant::Now;
+    /// What was taken from a rate.
+    pub fn taken(&mut self, limit: &Limit, now_s: f64) -> Taken {
+        let (max, span_s) = limit.rule.size();
+        if let LimitRule::Bucket { .. } = limit.rule {
+            return Taken::Bucket(self.level(&limit.key, max, span_s, now_s).0);
         }
-        // Before the latest of the known times it would be refused again.
-        Grant::At(refusals.into_iter().flatten().max_by(f64::total_cmp))
+        let Some(window) = self.windows.get_mut(&limit.key) else {
+            return Taken::Window(0, vec![]);
+        };
+        window.starts.retain(|start| *start > now_s - span_s);
+        let used = window.starts.len();
+        let leaving = window.starts.iter().skip(used.saturating_sub(max as usize));
+        Taken::Window(used, leaving.take(CALL_MAX).copied().collect())
     }
 
-    /// `None` when granted, else when to ask again, if that is known.
-    fn refusal(&mut self, job: &LimitedJob<'_>, limit: &Limit) -> Option<Option<f64>> {
-        let now_s = job.now_s;
-        match limit.rule {
-            LimitRule::Concurrent { max, .. } => {
-                let slots = self.slots.get_mut(&limit.key);
-                let held = slots.map_or(0, |slots| {
-                    slots.retain(|_, until| *until > now_s);
-                    let own = slots.contains_key(&(job.owner.to_string(), job.ticket));
-                    slots.len() - usize::from(own)
-                });
-                (held >= max as usize).then_some(None)
-            }
-            LimitRule::Window { max, per_s } => {
-                let Some(max) = (max as usize).checked_sub(1) else {
-                    return Some(Some(now_s + per_s));
-                };
-                let window = self.windows.get_mut(&limit.key)?;
-                window.starts.retain(|start| *start > now_s - per_s);
-                // The start that has to leave the window to make room.
-                let over = window.starts.len().checked_sub(max + 1)?;
-                Some(window.starts.get(over).map(|start| start + per_s))
-            }
-            LimitRule::Bucket { max, per_s } => {
-                if max == 0 {
-                    return Some(Some(now_s + per_s));
-                }
-                let missing = 1.0 - self.level(&limit.key, max, per_s, now_s);
-                (missing > BUCKET_SLACK).then(|| Some(now_s + missing * per_s / f64::from(max)))
-            }
-        }
-    }
-
-    fn take(&mut self, job: &LimitedJob<'_>, limit: &Limit) {
-        let now_s = job.now_s;
+    /// Takes one from a limit that the job was granted.
+    pub fn take(&mut self, limit: &Limit, holder: &str, now_s: f64) {
         match limit.rule {
             LimitRule::Concurrent { hold_s, .. } => {
-                let slots = self.slots.entry(limit.key.clone()).or_default();
-                slots.insert((job.owner.to_string(), job.ticket), now_s + hold_s);
+                self.hold(&limit.key, holder.into(), now_s + hold_s);
             }
             LimitRule::Window { per_s, .. } => {
                 let window = self.windows.entry(limit.key.clone()).or_default();
@@ -122,18 +87,19 @@ impl Limits {
                 window.until_s = window.until_s.max(now_s + per_s);
             }
             LimitRule::Bucket { max, per_s } => {
-                let level = (self.level(&limit.key, max, per_s, now_s) - 1.0).max(0.0);
-                let bucket = BucketLevel { level, at_s: now_s, full_s: now_s + per_s };
+                let (level, at_s) = self.level(&limit.key, max, per_s, now_s);
+                let level = (level - 1.0).max(0.0);
+                let bucket = BucketLevel { level, at_s, full_s: at_s + per_s };
                 self.buckets.insert(limit.key.clone(), bucket);
             }
         }
     }
 
-    /// The level of a bucket; an unused one is full.
-    fn level(&self, key: &str, max: u32, per_s: f64, now_s: f64) -> f64 {
+    /// The level of a bucket, and the latest time it was asked with (clocks differ); an unused one is full.
+    fn level(&self, key: &str, max: u32, per_s: f64, now_s: f64) -> (f64, f64) {
         let max = f64::from(max);
-        let Some(bucket) = self.buckets.get(key) else { return max };
+        let Some(bucket) = self.buckets.get(key) else { return (max, now_s) };
         let poured = (now_s - bucket.at_s).max(0.0) * max / per_s;
-        (bucket.level + poured).min(max)
+        ((bucket.level + poured).min(max), bucket.at_s.max(now_s))
     }
 }

@@ -21,7 +21,9 @@ impl MemoryData {
     }
 
     pub fn heartbeat(&mut self, report: &ProcessReport<'_>) -> HeartbeatReply {
-        self.prune(report.now_s);
+        // By the clock of the store, as the others do: some engine's clock may be behind.
+        self.prune(unix_s());
+        self.look_at_lines(report.now_s);
         self.processed += report.processed;
         self.failed += report.failed;
         let status = ProcessStatus {
@@ -44,6 +46,7 @@ impl MemoryData {
             is_new: before.is_none_or(|owner| owner.status.is_none()),
             now_s: unix_s(),
             processes: self.owners.len(),
+            silent: 0,
             signals: signals.into(),
         }
     }
@@ -53,6 +56,7 @@ impl MemoryData {
             identity: identity.clone(),
             process_key: owner.process_key.clone(),
             heartbeat_age: owner.heartbeat.elapsed(),
+            ended: false,
         };
         self.owners.iter().map(seen).collect()
     }

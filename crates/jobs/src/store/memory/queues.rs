@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::data::MemoryData;
+use super::limits::holder;
 use crate::outcome::{Ack, Outcome, SideEffects};
+use crate::store::line::{called, lines_to_look_at};
 use crate::store::options::StoreOptions;
 use crate::store::payload::named_queue;
 use crate::store::types::{ClaimReply, ClaimRequest, ClaimedJob, NewJob, PushResult};
@@ -61,6 +63,8 @@ impl MemoryData {
                 reply.fenced += 1;
             }
         }
+        let looks = lines_to_look_at(acks);
+        looks.iter().for_each(|(name, (now_s, is_due))| self.look_at_line(name, *now_s, *is_due));
         if let Some(request) = request {
             self.claim(owner, request, &mut reply);
         }
@@ -83,6 +87,7 @@ impl MemoryData {
                 self.schedule.add(*at, payload.clone().unwrap_or(was));
                 self.touch();
             }
+            Outcome::Wait(wait) => self.join_line(wait, &home(&from, None, &wait.payload)),
             Outcome::Dead { payload, at } => {
                 self.add_dead(*at, payload.clone().unwrap_or(was), options);
             }
@@ -103,7 +108,8 @@ impl MemoryData {
             self.unlock(key, jid);
         }
         for key in &effects.release {
-            self.limits.release(key, owner, ticket);
+            self.limits.release(key, &holder(owner, ticket));
+            self.limits.release(key, &called(&effects.jid));
         }
         if let Some(step) = &effects.batch {
             self.batch_step(step);

@@ -1,5 +1,6 @@
 //! Jobs by a time: the schedule, the retry set, the dead set.
 
+use crate::store::payload::jid_of;
 use crate::store::types::JobEntry;
 
 /// Entries, the lowest score first; of equal ones the first that came.
@@ -34,6 +35,20 @@ impl SortedSet {
     pub fn take(&mut self, payload: &[u8]) -> Option<JobEntry> {
         let index = self.0.iter().position(|entry| entry.payload == payload)?;
         Some(self.0.remove(index))
+    }
+
+    /// Whether the document with this jid is there at this time.
+    pub fn has_at(&self, score: f64, jid: &str) -> bool {
+        self.position_at(score, jid).is_some()
+    }
+
+    /// Takes out the document with this jid and this time.
+    pub fn take_at(&mut self, score: f64, jid: &str) -> Option<JobEntry> {
+        self.position_at(score, jid).map(|index| self.0.remove(index))
+    }
+
+    fn position_at(&self, score: f64, jid: &str) -> Option<usize> {
+        self.0.iter().position(|entry| entry.score == score && jid_of(&entry.payload) == jid)
     }
 
     /// Takes the first ones out.

@@ -11,6 +11,7 @@ use super::resp::{decimal, Pipeline, RespValue};
 use super::scripts::Script;
 use super::store::RedisStore;
 use crate::outcome::{Ack, BatchEvent, Outcome, SideEffects};
+use crate::store::payload::named_queue;
 use crate::store::traits::Result;
 use crate::store::types::{ClaimReply, ClaimRequest, ClaimedJob, CLAIM_MAX};
 
@@ -75,10 +76,15 @@ impl RedisStore {
     fn add_acks(&mut self, pipeline: &mut Pipeline, owner: &str, acks: &[&Ack]) -> Result<()> {
         let none = SideEffects::default();
         let slots = |ack: &Ack| ack.effects.as_deref().map_or(0, |effects| effects.release.len());
-        let words = acks.iter().map(|ack| 13 + slots(ack)).sum::<usize>();
-        self.conn.script(pipeline, Script::Ack, 3 + words)?;
+        let more = |ack: &Ack| {
+            usize::from(slots(ack) > 0)
+                + if matches!(ack.outcome, Outcome::Wait(_)) { 5 } else { 0 }
+        };
+        let words = acks.iter().map(|ack| 13 + slots(ack) + more(ack)).sum::<usize>();
+        self.conn.script(pipeline, Script::Ack, 4 + words)?;
         let options = &self.options;
         pipeline.word(owner).number(options.dead_max as u64).number(options.dead_age.as_secs());
+        pipeline.float(acks.iter().map(|ack| ended_at(ack)).fold(0.0, f64::max));
         for ack in acks {
             pipeline.number(ack.ticket).word(ack.queue.as_bytes());
             let (name, at, payload) = outcome(&ack.outcome);
@@ -87,11 +93,25 @@ impl RedisStore {
                 Some(payload) => pipeline.word("1").word(payload),
                 None => pipeline.word("0").word(""),
             };
-            pipeline.word(match &ack.outcome {
-                Outcome::Requeue { queue: Some(queue), .. } if ack.queue.is_empty() => queue,
-                _ => &*ack.queue,
-            });
+            match &ack.outcome {
+                Outcome::Requeue { queue: Some(queue), .. } if ack.queue.is_empty() => {
+                    pipeline.word(&**queue)
+                }
+                Outcome::Wait(wait) if ack.queue.is_empty() => {
+                    pipeline.word(named_queue(&wait.payload))
+                }
+                _ => pipeline.word(&*ack.queue),
+            };
             add_effects(pipeline, ack.effects.as_deref().unwrap_or(&none));
+            if let Outcome::Wait(wait) = &ack.outcome {
+                let (max, span_s) = wait.behind.rule.size();
+                pipeline.word(wait.behind.line()).word(&wait.jid).float(wait.place);
+                pipeline.word(format!("{max} {span_s:?}")).word(if wait.is_new {
+                    "1"
+                } else {
+                    "0"
+                });
+            }
         }
         Ok(())
     }
@@ -101,12 +121,21 @@ fn is_plain(ack: &Ack) -> bool {
     ack.outcome.is_removal() && ack.effects.is_none()
 }
 
+/// When a job ended that joins or calls a line.
+fn ended_at(ack: &Ack) -> f64 {
+    match &ack.outcome {
+        Outcome::Wait(wait) => wait.now_s,
+        _ => ack.effects.as_deref().map_or(0.0, |effects| effects.now_s),
+    }
+}
+
 /// Name, time and document of an outcome, as the script reads them.
 fn outcome(outcome: &Outcome) -> (&'static str, f64, Option<&[u8]>) {
     match outcome {
         Outcome::Ack | Outcome::Discard => ("ack", 0.0, None),
         Outcome::Retry { at, payload } => ("retry", *at, Some(payload)),
         Outcome::Reschedule { at, payload } => ("reschedule", *at, payload.as_deref()),
+        Outcome::Wait(wait) => ("wait", wait.at, Some(&wait.payload)),
         Outcome::Dead { payload, at } => ("dead", *at, payload.as_deref()),
         Outcome::Requeue { payload, .. } => ("requeue", 0.0, payload.as_deref()),
     }
@@ -118,6 +147,9 @@ fn add_effects(pipeline: &mut Pipeline, effects: &SideEffects) {
         None => pipeline.word("").word(""),
     };
     pipeline.number(effects.release.len() as u64);
+    if !effects.release.is_empty() {
+        pipeline.word(&effects.jid);
+    }
     for key in &effects.release {
         pipeline.word(key);
     }

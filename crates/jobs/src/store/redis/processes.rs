@@ -9,6 +9,7 @@ use super::resp::{Pipeline, RespValue};
 use super::scripts::Script;
 use super::store::RedisStore;
 use crate::document::Fields;
+use crate::store::line::LOOKS_MAX;
 use crate::store::traits::Result;
 use crate::store::types::{
     ClaimedJob, HeartbeatReply, OwnerStatus, ProcessReport, ProcessStatus, RunningJob,
@@ -29,12 +30,13 @@ impl RedisStore {
     pub(super) fn write_heartbeat(&mut self, report: &ProcessReport<'_>) -> Result<HeartbeatReply> {
         let mut pipeline = Pipeline::new();
         let keys = self.work_keys(report.identity);
-        let words = 7 + 14 + 1 + keys.len() + 2 * report.work.len();
+        let words = 10 + 14 + 1 + keys.len() + 2 * report.work.len();
         self.conn.script(&mut pipeline, Script::Heartbeat, words)?;
         let lease = self.options.lease;
         let ttl = lease.as_secs() + u64::from(lease.subsec_nanos() > 0);
         pipeline.word(report.identity).word(report.process_key).number(ttl.max(SHOWN_S_MIN));
         pipeline.word(date_text(report.now_s)).number(report.processed).number(report.failed);
+        pipeline.float(report.now_s).number(LOOKS_MAX as u64).float(lease.as_secs_f64());
         pipeline.number(14).word("info").word(report.info).word("busy").number(report.busy as u64);
         pipeline.word("beat").float(report.now_s).word("rtt_us").number(report.rtt_us);
         pipeline.word("quiet").word(if report.quiet { "true" } else { "false" });
@@ -50,11 +52,13 @@ impl RedisStore {
         let mut answer = self.run(&pipeline)?.next().unwrap_or(RespValue::Nil).items().into_iter();
         let is_new = answer.next().is_some_and(|new| new.count() == 1);
         let now_s = answer.next().and_then(|time| time.float()).unwrap_or(report.now_s);
-        let processes = answer.next().map_or(0, |count| count.count()) as usize;
+        let mut count = || answer.next().map_or(0, |count| count.count()) as usize;
+        let (processes, silent) = (count(), count());
         Ok(HeartbeatReply {
             is_new,
             now_s,
             processes,
+            silent,
             signals: answer.map(RespValue::text).collect(),
         })
     }
@@ -89,7 +93,7 @@ impl RedisStore {
             let identity = String::from_utf8_lossy(&identity).into_owned();
             let process_key = places.get(&identity).cloned().unwrap_or_default();
             let heartbeat_age = Duration::try_from_secs_f64(now_s - at).unwrap_or_default();
-            OwnerStatus { identity, process_key, heartbeat_age }
+            OwnerStatus { identity, process_key, heartbeat_age, ended: false }
         };
         Ok(owners.into_iter().map(seen).collect())
     }

@@ -34,7 +34,7 @@ const COMMANDS: [(&[&str], &str); 6] = [
     ),
     (
         &["chaton:none", "1", "1"],
-        "hincrby hset hsetnx lrange lrem zadd zrange zrangebyscore zremrangebyrank zremrangebyscore \
+        "hincrby hset hsetnx lrange lrem zadd zcount zrange zrangebyscore zremrangebyrank zremrangebyscore \
          zrevrange",
     ),
     (&["x", "0"], "evalsha"),

@@ -58,6 +58,7 @@ pub struct ScriptSource {
 
 const OWNERS: &str = include_str!("lua/owners.lua");
 const JOBS: &str = include_str!("lua/shared.lua");
+const LINES: &str = include_str!("lua/lines.lua");
 
 macro_rules! scripts {
     ($($name:literal [$($uses:ident)*] $adds:literal),* $(,)?) => {
@@ -72,15 +73,15 @@ macro_rules! scripts {
 /// All scripts.
 pub const SCRIPTS: [ScriptSource; 20] = scripts![
     "claim" [OWNERS] false,
-    "ack" [JOBS] false,
+    "ack" [JOBS LINES] false,
     "push" [JOBS] true,
     "due" [] false,
     "move_due" [JOBS] false,
     "claim_due" [OWNERS JOBS] false,
-    "heartbeat" [OWNERS] false,
+    "heartbeat" [OWNERS JOBS LINES] false,
     "restore" [OWNERS] false,
     "forget" [] false,
-    "acquire" [] false,
+    "acquire" [JOBS LINES] false,
     "unlock" [JOBS] false,
     "release" [JOBS] false,
     "take_entry" [JOBS] false,

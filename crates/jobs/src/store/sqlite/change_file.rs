@@ -9,7 +9,7 @@ use rustix::fs::{futimens, Timespec, Timestamps, UTIME_NOW};
 
 use super::side_files::{self, inode, with_suffix};
 
-const SUFFIX: &str = "-wake";
+pub(super) const SUFFIX: &str = "-wake";
 
 /// The path of a database's change file.
 pub(super) fn path_of(database: &Path) -> PathBuf {

@@ -2,12 +2,11 @@
 
 use rusqlite::{params, OptionalExtension, Result};
 
+use super::lines;
 use super::transaction::SqliteTransaction;
 use crate::limit::{Limit, LimitRule};
+use crate::store::line::{called, latest, token_at, Taken, CALL_MAX};
 use crate::store::types::{Grant, LimitRequest};
-
-/// Part of a token that may be missing because of rounding.
-const BUCKET_SLACK: f64 = 1e-9;
 
 /// Takes a lock; returns the holder when it is held by another job.
 pub(super) fn lock(
@@ -40,21 +39,44 @@ pub(super) fn unlock(tx: &SqliteTransaction<'_>, key: &str, jid: &str) -> Result
         .map(|_| ())
 }
 
-/// Releases the slot of a job in flight.
-pub(super) fn release(
-    tx: &SqliteTransaction<'_>,
-    key: &str,
-    owner: &str,
-    ticket: u64,
-) -> Result<()> {
+/// Releases a slot.
+pub(super) fn release(tx: &SqliteTransaction<'_>, key: &str, holder: &str) -> Result<()> {
     tx.conn
         .prepare_cached("DELETE FROM slots WHERE key=?1 AND holder=?2")?
-        .execute(params![key, holder(owner, ticket)])
+        .execute([key, holder])
         .map(|_| ())
 }
 
-fn holder(owner: &str, ticket: u64) -> String {
+/// The name of the holder of a slot.
+pub(super) fn holder(owner: &str, ticket: u64) -> String {
     format!("{owner}|{ticket}")
+}
+
+/// Gives a slot.
+pub(super) fn hold(
+    tx: &SqliteTransaction<'_>,
+    key: &str,
+    holder: &str,
+    until_s: f64,
+) -> Result<()> {
+    tx.conn
+        .prepare_cached("INSERT OR REPLACE INTO slots(key, holder, until) VALUES(?1, ?2, ?3)")?
+        .execute(params![key, holder, until_s])
+        .map(|_| ())
+}
+
+/// How many slots are held, and when the first hold ends.
+pub(super) fn held(
+    tx: &SqliteTransaction<'_>,
+    key: &str,
+    now_s: f64,
+) -> Result<(usize, Option<f64>)> {
+    tx.conn
+        .prepare_cached("DELETE FROM slots WHERE key=?1 AND until<=?2")?
+        .execute(params![key, now_s])?;
+    tx.conn
+        .prepare_cached("SELECT count(*), min(until) FROM slots WHERE key=?1")?
+        .query_row([key], |row| Ok((row.get::<_, i64>(0)? as usize, row.get(1)?)))
 }
 
 pub(super) fn acquire(
@@ -65,63 +87,79 @@ pub(super) fn acquire(
 ) -> Result<Vec<Grant>> {
     let one = |request: &LimitRequest<'_>| {
         let holder = holder(owner, request.ticket);
-        let mut waits = Vec::new();
+        let mut denied = None;
         // All are checked before one is used up: together or not at all.
-        for limit in request.limits {
-            match check(tx, limit, &holder, now_s)? {
-                Grant::Now => {}
-                Grant::At(at) => waits.push(at),
+        for (index, limit) in request.limits.iter().enumerate() {
+            if let Some(at) = denial(tx, limit, &holder, request, now_s)? {
+                denied = latest(denied, index, at);
             }
         }
-        if waits.is_empty() {
-            request.limits.iter().try_for_each(|limit| use_up(tx, limit, &holder, now_s))?;
-            return Ok(Grant::Now);
+        if let Some((limit, at)) = denied {
+            return Ok(Grant::Behind { limit, at });
         }
-        // The latest of the known times.
-        Ok(Grant::At(waits.into_iter().flatten().max_by(f64::total_cmp)))
+        for limit in request.limits {
+            let waited = lines::leave(tx, &limit.line(), request.jid)?;
+            if limit.rule.is_concurrent() {
+                release(tx, &limit.key, &called(request.jid))?;
+            }
+            use_up(tx, limit, &holder, now_s)?;
+            if waited && !limit.rule.is_concurrent() {
+                lines::look_if_due(tx, &limit.line(), now_s)?;
+            }
+        }
+        Ok(Grant::Now)
     };
     requests.iter().map(one).collect()
 }
 
-fn check(tx: &SqliteTransaction<'_>, limit: &Limit, holder: &str, now_s: f64) -> Result<Grant> {
-    let key = &limit.key;
-    match limit.rule {
-        LimitRule::Concurrent { max, .. } => {
-            tx.conn
-                .prepare_cached("DELETE FROM slots WHERE key=?1 AND until<=?2")?
-                .execute(params![key, now_s])?;
-            // A job that requests again keeps its slot.
-            let (used, own): (i64, bool) = tx
-                .conn
-                .prepare_cached(
-                    "SELECT count(*), coalesce(max(holder=?2), 0) FROM slots WHERE key=?1",
-                )?
-                .query_row([key, holder], |row| Ok((row.get(0)?, row.get(1)?)))?;
-            Ok(if own || used < i64::from(max) { Grant::Now } else { Grant::At(None) })
+/// `None` when granted, else when to ask again, if that is known.
+fn denial(
+    tx: &SqliteTransaction<'_>,
+    limit: &Limit,
+    holder: &str,
+    request: &LimitRequest<'_>,
+    now_s: f64,
+) -> Result<Option<Option<f64>>> {
+    let ahead = lines::ahead(tx, &limit.line(), request.place, limit.rule.size().0)?;
+    if let LimitRule::Concurrent { max, .. } = limit.rule {
+        let (used, _) = held(tx, &limit.key, now_s)?;
+        if used + ahead < max as usize {
+            return Ok(None);
         }
-        LimitRule::Window { max: 0, per_s } => Ok(Grant::At(Some(now_s + per_s))),
-        LimitRule::Window { max, per_s } => {
-            tx.conn
-                .prepare_cached("DELETE FROM starts WHERE key=?1 AND at<=?2")?
-                .execute(params![key, now_s - per_s])?;
-            // The start that has to leave the window to make room.
-            let nth: Option<f64> = tx
-                .conn
-                .prepare_cached(
-                    "SELECT at FROM starts WHERE key=?1 ORDER BY at DESC LIMIT 1 OFFSET ?2",
-                )?
-                .query_row(params![key, i64::from(max) - 1], |row| row.get(0))
-                .optional()?;
-            Ok(nth.map_or(Grant::Now, |at| Grant::At(Some(at + per_s))))
-        }
-        LimitRule::Bucket { max: 0, per_s } => Ok(Grant::At(Some(now_s + per_s))),
-        LimitRule::Bucket { max, per_s } => {
-            let (level, _) = level(tx, key, max, per_s, now_s)?;
-            let short = 1.0 - level;
-            let at = now_s + short * per_s / f64::from(max);
-            Ok(if short <= BUCKET_SLACK { Grant::Now } else { Grant::At(Some(at)) })
-        }
+        // A job that requests again keeps its slot, and a called one has it already.
+        let own: bool = tx
+            .conn
+            .prepare_cached(
+                "SELECT EXISTS(SELECT 1 FROM slots WHERE key=?1 AND holder IN (?2, ?3))",
+            )?
+            .query_row(params![limit.key, holder, called(request.jid)], |row| row.get(0))?;
+        return Ok((!own).then_some(None));
     }
+    let taken = taken(tx, limit, now_s)?;
+    let at = token_at(limit.rule, &taken, ahead, now_s).unwrap_or(now_s + limit.rule.size().1);
+    Ok((at > now_s).then_some(Some(at)))
+}
+
+/// What was taken from a rate.
+pub(super) fn taken(tx: &SqliteTransaction<'_>, limit: &Limit, now_s: f64) -> Result<Taken> {
+    let (key, (max, span_s)) = (&limit.key, limit.rule.size());
+    if let LimitRule::Bucket { .. } = limit.rule {
+        return Ok(Taken::Bucket(level(tx, key, max, span_s, now_s)?.0));
+    }
+    tx.conn
+        .prepare_cached("DELETE FROM starts WHERE key=?1 AND at<=?2")?
+        .execute(params![key, now_s - span_s])?;
+    let used: i64 = tx
+        .conn
+        .prepare_cached("SELECT count(*) FROM starts WHERE key=?1")?
+        .query_row([key], |row| row.get(0))?;
+    let over = (used - i64::from(max)).max(0);
+    let leaving = tx
+        .conn
+        .prepare_cached("SELECT at FROM starts WHERE key=?1 ORDER BY at LIMIT ?2 OFFSET ?3")?
+        .query_map(params![key, CALL_MAX as i64, over], |row| row.get(0))?
+        .collect::<Result<_>>()?;
+    Ok(Taken::Window(used as usize, leaving))
 }
 
 /// Level of a bucket, and the latest time it was asked with (clocks differ).
@@ -147,10 +185,7 @@ fn level(
 fn use_up(tx: &SqliteTransaction<'_>, limit: &Limit, holder: &str, now_s: f64) -> Result<()> {
     let key = &limit.key;
     let done = match limit.rule {
-        LimitRule::Concurrent { hold_s, .. } => tx
-            .conn
-            .prepare_cached("INSERT OR REPLACE INTO slots(key, holder, until) VALUES(?1, ?2, ?3)")?
-            .execute(params![key, holder, now_s + hold_s]),
+        LimitRule::Concurrent { hold_s, .. } => return hold(tx, key, holder, now_s + hold_s),
         LimitRule::Window { per_s, .. } => tx
             .conn
             .prepare_cached(

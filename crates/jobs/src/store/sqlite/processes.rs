@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use rusqlite::{params, Connection, OptionalExtension, Result};
 
+use super::owner_lock::LockPlace;
 use super::rows;
 use super::transaction::SqliteTransaction;
 use crate::store::clock::unix_s;
@@ -111,8 +112,34 @@ pub(super) fn heartbeat(
         // All users of the file are on one machine and share its clock.
         now_s: unix_s(),
         processes: processes as usize,
+        silent: 0,
         signals: signals(tx, report.identity)?,
     })
+}
+
+/// Notes the lock by which others see that the process has ended.
+pub(super) fn note_lock(
+    tx: &SqliteTransaction<'_>,
+    identity: &str,
+    lock: Option<&LockPlace>,
+) -> Result<()> {
+    let Some(LockPlace { file, byte }) = lock else {
+        return remove_lock(tx, identity);
+    };
+    tx.conn
+        .prepare_cached(
+            "INSERT INTO owner_locks(identity, file, byte) VALUES(?1, ?2, ?3)
+             ON CONFLICT(identity) DO UPDATE SET file=?2, byte=?3 WHERE file<>?2 OR byte<>?3",
+        )?
+        .execute(params![identity, file, byte])
+        .map(|_| ())
+}
+
+fn remove_lock(tx: &SqliteTransaction<'_>, identity: &str) -> Result<()> {
+    tx.conn
+        .prepare_cached("DELETE FROM owner_locks WHERE identity=?1")?
+        .execute([identity])
+        .map(|_| ())
 }
 
 fn signals(tx: &SqliteTransaction<'_>, identity: &str) -> Result<Vec<String>> {
@@ -135,18 +162,27 @@ pub(super) fn signal(tx: &SqliteTransaction<'_>, identity: &str, name: &str) -> 
         .map(|_| ())
 }
 
-pub(super) fn owners(conn: &Connection, lease_s: f64) -> Result<Vec<OwnerStatus>> {
+/// All owners, each with its lock.
+pub(super) fn owners(
+    conn: &Connection,
+    lease_s: f64,
+) -> Result<Vec<(OwnerStatus, Option<LockPlace>)>> {
     conn.prepare_cached(
-        "SELECT identity, coalesce(place, ''), boot, clock, beat_at FROM owners ORDER BY id",
+        "SELECT o.identity, coalesce(o.place, ''), o.boot, o.clock, o.beat_at, l.file, l.byte
+         FROM owners o LEFT JOIN owner_locks l ON l.identity=o.identity ORDER BY o.id",
     )?
     .query_map([], |row| {
         let boot: String = row.get(2)?;
         let age_s = age_s(&boot, row.get(3)?, row.get(4)?, lease_s);
-        Ok(OwnerStatus {
+        let file: Option<String> = row.get(5)?;
+        let byte: Option<i64> = row.get(6)?;
+        let status = OwnerStatus {
             identity: row.get(0)?,
             process_key: row.get(1)?,
             heartbeat_age: Duration::try_from_secs_f64(age_s).unwrap_or(Duration::MAX),
-        })
+            ended: false,
+        };
+        Ok((status, file.zip(byte).map(|(file, byte)| LockPlace { file, byte })))
     })?
     .collect()
 }
@@ -180,6 +216,7 @@ pub(super) fn forget(tx: &SqliteTransaction<'_>, identity: &str) -> Result<bool>
         tx.conn.prepare_cached(sql)?.execute([owner])?;
     }
     tx.conn.prepare_cached("DELETE FROM signals WHERE identity=?1")?.execute([identity])?;
+    remove_lock(tx, identity)?;
     Ok(true)
 }
 

@@ -7,8 +7,9 @@ use rusqlite::{OptionalExtension, Result};
 
 use super::rows::{self, in_flight_row};
 use super::transaction::SqliteTransaction;
-use super::{batches, limits, processes};
+use super::{batches, limits, lines, processes};
 use crate::outcome::{Ack, Outcome};
+use crate::store::line::{called, lines_to_look_at};
 use crate::store::options::StoreOptions;
 use crate::store::payload::named_queue;
 use crate::store::types::{
@@ -89,6 +90,10 @@ fn ack_all(tx: &SqliteTransaction<'_>, owner: (&str, i64), acks: &[Ack]) -> Resu
     for ack in others {
         fenced += usize::from(!ack_one(tx, owner, ack)?);
     }
+    for (name, (now_s, is_due)) in lines_to_look_at(acks) {
+        let look = if is_due { lines::look_at } else { lines::look_if_due };
+        look(tx, &name, now_s)?;
+    }
     Ok(fenced)
 }
 
@@ -106,7 +111,8 @@ fn ack_one(tx: &SqliteTransaction<'_>, owner: (&str, i64), ack: &Ack) -> Result<
         limits::unlock(tx, key, jid)?;
     }
     for key in &effects.release {
-        limits::release(tx, key, owner.0, ack.ticket)?;
+        limits::release(tx, key, &limits::holder(owner.0, ack.ticket))?;
+        limits::release(tx, key, &called(&effects.jid))?;
     }
     if let Some(update) = &effects.batch {
         batches::update(tx, update)?;
@@ -123,6 +129,10 @@ fn store_outcome(tx: &SqliteTransaction<'_>, ack: &Ack, claimed: &[u8]) -> Resul
             let payload = payload.as_deref().unwrap_or(claimed);
             rows::add_to_set(tx, &JobLocation::Scheduled, *at, payload)
         }
+        Outcome::Wait(wait) if ack.queue.is_empty() => {
+            lines::join(tx, wait, &named_queue(&wait.payload))
+        }
+        Outcome::Wait(wait) => lines::join(tx, wait, &ack.queue),
         Outcome::Dead { payload, at } => {
             let payload = payload.as_deref().unwrap_or(claimed);
             rows::add_to_set(tx, &JobLocation::Dead, *at, payload)

@@ -68,13 +68,22 @@ CREATE TABLE cancels(jid TEXT PRIMARY KEY, until REAL NOT NULL) WITHOUT ROWID;
 /// Tables that an older version does not know: it ignores them, and can use the same file at the same time.
 /// `listed` and `unlisted`: jobs that were ever in `batch_jobs`, and jobs pushed by an older version that
 /// have succeeded. `owner` is set while the batch is open. `holes`: rows between those of a queue's jobs whose job a
-/// person has removed.
+/// person has removed. `line_jobs` has the row and the time of each waiting job's entry; another entry may get the row
+/// later, but hardly with the same time.
 const LATER_TABLES: &str = "
 CREATE TABLE IF NOT EXISTS batch_jobs(bid TEXT NOT NULL, jid TEXT NOT NULL,
     PRIMARY KEY(bid, jid)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS batch_lists(bid TEXT PRIMARY KEY, listed INTEGER NOT NULL DEFAULT 0,
     unlisted INTEGER NOT NULL DEFAULT 0, owner TEXT, opened_at REAL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS holes(id INTEGER PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS lines(name TEXT PRIMARY KEY, max INTEGER NOT NULL, span REAL NOT NULL,
+    look_at REAL NOT NULL) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS lines_by_look ON lines(look_at);
+CREATE TABLE IF NOT EXISTS line_jobs(name TEXT NOT NULL, jid TEXT NOT NULL, place REAL NOT NULL,
+    entry INTEGER NOT NULL, at REAL NOT NULL, queue TEXT NOT NULL, PRIMARY KEY(name, jid)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS line_jobs_by_place ON line_jobs(name, place, jid);
+CREATE TABLE IF NOT EXISTS owner_locks(identity TEXT PRIMARY KEY, file TEXT NOT NULL, byte INTEGER NOT NULL)
+    WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS open_batches ON batch_lists(opened_at) WHERE owner IS NOT NULL;
 ";
 

@@ -8,9 +8,12 @@ use chaton_core::forks;
 use rusqlite::Connection;
 
 use super::database::Database;
+use super::owner_lock::{self, LockPlace, OwnerLock};
 use super::schema::ConnectionSettings;
 use super::transaction::SqliteTransaction;
-use super::{backup, batches, entries, expiring, inspect, limits, processes, queues, rows, vacuum};
+use super::{
+    backup, batches, entries, expiring, inspect, limits, lines, processes, queues, rows, vacuum,
+};
 use crate::outcome::Ack;
 use crate::store::clock::unix_s;
 use crate::store::options::StoreOptions;
@@ -29,11 +32,12 @@ pub(super) struct SqliteStore {
     options: Arc<StoreOptions>,
     database: Option<Arc<Database>>,
     cleaned_ns: u64,
+    lock: Option<OwnerLock>,
 }
 
 impl SqliteStore {
     pub fn new(path: PathBuf, options: Arc<StoreOptions>) -> Self {
-        Self { path, options, database: None, cleaned_ns: 0 }
+        Self { path, options, database: None, cleaned_ns: 0, lock: None }
     }
 
     /// The database as opened by this process: a forked child opens its own.
@@ -76,6 +80,14 @@ impl SqliteStore {
 
     fn read<T>(&mut self, op: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
         self.database().read(op)
+    }
+
+    /// The lock of the process that sends heartbeats through this store. Without one, the lease tells when it has died.
+    fn held_lock(&mut self) -> Option<LockPlace> {
+        if !self.lock.as_ref().is_some_and(|lock| lock.is_of(&self.path)) {
+            self.lock = OwnerLock::take(&self.path).ok();
+        }
+        self.lock.as_ref().map(OwnerLock::place)
     }
 
     fn lease_s(&self) -> f64 {
@@ -148,17 +160,26 @@ impl Store for SqliteStore {
 
     fn heartbeat(&mut self, report: &ProcessReport<'_>) -> Result<HeartbeatReply> {
         let cleanup = self.cleanup_is_due();
+        let lock = self.held_lock();
         self.write_soon(|tx| {
             if cleanup {
                 expiring::remove_expired(tx)?;
             }
-            processes::heartbeat(tx, report)
+            lines::look_at_all(tx, report.now_s)?;
+            let reply = processes::heartbeat(tx, report)?;
+            processes::note_lock(tx, report.identity, lock.as_ref())?;
+            Ok(reply)
         })
     }
 
     fn owners(&mut self) -> Result<Vec<OwnerStatus>> {
         let lease_s = self.lease_s();
-        self.read(|conn| processes::owners(conn, lease_s))
+        let owners = self.read(|conn| processes::owners(conn, lease_s))?;
+        let has_ended = |(owner, lock): (OwnerStatus, Option<LockPlace>)| OwnerStatus {
+            ended: lock.is_some_and(|place| owner_lock::is_free(&self.path, &place)),
+            ..owner
+        };
+        Ok(owners.into_iter().map(has_ended).collect())
     }
 
     fn in_flight(&mut self, owner: &str) -> Result<Vec<ClaimedJob>> {

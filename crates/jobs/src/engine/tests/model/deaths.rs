@@ -77,6 +77,7 @@ impl World<'_> {
         let running = node.running.iter().filter(|job| job.is_open());
         let tickets = running.map(|job| job.id()).collect();
         let death = WorkerDeath { identity: node.identity(), cause, tickets };
+        self.count_crash(&death, gone);
         if gone {
             self.control.lock().gone.insert(node.identity());
         }
@@ -124,6 +125,7 @@ impl World<'_> {
         }
     }
 
+    /// Counted at the death: any look of another process for dead owners may reclaim the jobs of one that is gone.
     fn count_crash(&mut self, death: &WorkerDeath, gone: bool) {
         for job in self.oracle.in_flight(&death.identity).unwrap() {
             if gone || death.cause.is_some() && death.tickets.contains(&job.ticket) {

@@ -168,6 +168,27 @@ impl TwinStore {
         acks.iter().filter_map(event).collect()
     }
 
+    /// Gives due entries other times if two have the same: two lines may promise tokens at the same time.
+    fn untie(&mut self, now_s: f64) -> Result<()> {
+        let place = JobLocation::Scheduled;
+        let mut real = self.ask("list", |store| store.list(&place, 0, usize::MAX))?;
+        let mut known = self.oracle.list(&place, 0, usize::MAX)?;
+        real.retain(|entry| entry.score <= now_s);
+        known.retain(|entry| entry.score <= now_s);
+        if known.windows(2).all(|two| two[1].score - two[0].score > DISTINCT_S / 2.0) {
+            return Ok(());
+        }
+        known.sort_by_key(without_row);
+        for (index, entry) in known.iter().rev().enumerate() {
+            let at = now_s - (index + 1) as f64 * DISTINCT_S;
+            let twin = real.iter().find(|other| other.payload == entry.payload);
+            let twin = twin.unwrap_or_else(|| panic!("not in the store: {entry:?}"));
+            assert!(self.ask("reschedule", |store| store.reschedule_entry(&place, twin, at))?);
+            assert!(self.oracle.reschedule_entry(&place, entry, at)?);
+        }
+        Ok(())
+    }
+
     fn spread(&self, acks: &[Ack]) -> Vec<Ack> {
         let mut control = self.control.lock();
         let mut acks = acks.to_vec();
@@ -177,6 +198,9 @@ impl TwinStore {
             | Outcome::Reschedule { at, .. } = &mut ack.outcome
             {
                 *at = control.distinct(*at);
+            }
+            if let Outcome::Wait(wait) = &mut ack.outcome {
+                wait.at = control.distinct(wait.at);
             }
         }
         acks
@@ -265,7 +289,7 @@ impl Store for TwinStore {
     ) -> Result<Vec<Grant>> {
         let one = |grant: &Grant| match grant {
             Grant::Now => None,
-            Grant::At(at) => Some(at.map(rough)),
+            Grant::Behind { limit, at } => Some((*limit, at.map(rough))),
         };
         let seen = |grants: &Vec<Grant>| grants.iter().map(one).collect::<Vec<_>>();
         self.both("acquire", seen, |store| store.acquire(owner, asks, now_s))
@@ -294,6 +318,8 @@ impl Store for TwinStore {
             }
             owner.process_key = parts.join(" ");
         }
+        // Processes of the model end when it says so.
+        owners.iter_mut().for_each(|owner| owner.ended = false);
         Ok(owners)
     }
 
@@ -333,8 +359,14 @@ impl Store for TwinStore {
         now_s: f64,
         max: usize,
     ) -> Result<(Vec<ClaimedJob>, DueSummary)> {
+        self.untie(now_s)?;
         let seen = |(jobs, due): &(Vec<ClaimedJob>, DueSummary)| (jobs.clone(), rough_due(due));
         self.both("claim_due", seen, |store| store.claim_due(owner, first, now_s, max))
+    }
+
+    fn move_due(&mut self, now_s: f64, max: usize) -> Result<DueSummary> {
+        self.untie(now_s)?;
+        self.both("move_due", rough_due, |store| store.move_due(now_s, max))
     }
 
     fn connect(&mut self) -> Result<()> {
@@ -359,7 +391,6 @@ impl Store for TwinStore {
 
     same! {
         unlock(locks: &[HeldLock<'_>]) -> (), |()| ();
-        move_due(now_s: f64, max: usize) -> DueSummary, rough_due;
         in_flight(owner: &str) -> Vec<ClaimedJob>, Clone::clone;
         forget(owner: &str) -> bool, |yes| *yes;
         pause(queue: &str, paused: bool) -> (), |()| ();

@@ -1,61 +1,53 @@
--- Asks limiters. now, owner, then for each request: ticket, number of limits, each
--- as kind, key, max, seconds. Returns for each '' (granted), '?' (not known when)
--- or the time to ask again.
+-- Asks limiters. now, owner, then for each request: ticket, jid, place, number of limits, each
+-- as name, max, seconds. Returns for each '' (granted), or the number of the limit that it waits for and the time
+-- at which that admits it or '' (not known).
 local now, owner = tonumber(ARGV[1]), ARGV[2]
 local at, out = 3, {}
 local function word()
   at = at + 1
   return ARGV[at - 1]
 end
--- nil: granted; false: refused, not known until when; else the time to ask again.
-local function refused(kind, key, max, span, member)
-  if kind == 'slots' then
-    redis.call('ZREMRANGEBYSCORE', key, '-inf', string.format('%.6f', now))
-    if redis.call('ZSCORE', key, member) or redis.call('ZCARD', key) < max then return nil end
-    return false
-  elseif kind == 'window' then
-    redis.call('ZREMRANGEBYSCORE', key, '-inf', string.format('%.6f', now - span))
-    local used = redis.call('ZCARD', key)
-    if used < max then return nil end
-    if max < 1 then return now + span end
-    local first = redis.call('ZRANGE', key, used - max, used - max, 'WITHSCORES')
-    return tonumber(first[2]) + span
+-- nil: granted; else when to ask again, 0: not known.
+local function denial(name, max, span, member, jid, place)
+  local key = 'chaton:' .. name
+  local ahead = redis.call('ZCOUNT', 'chaton:line:' .. name, '-inf', '(' .. place)
+  ahead = math.min(ahead, max)
+  if kind_of(name) == 'slots' then
+    if held(key, now) + ahead < max then return nil end
+    -- A job that requests again keeps its slot, and a called one has it already.
+    if redis.call('ZSCORE', key, member) or redis.call('ZSCORE', key, 'line|' .. jid) then return nil end
+    return 0
   end
-  local seen = redis.call('HMGET', key, 'level', 'at')
-  local level = math.min(max, (tonumber(seen[1]) or max) + math.max(0, now - (tonumber(seen[2]) or now)) * max / span)
-  if level >= 1 - 1e-9 then return nil end
-  return now + (max < 1 and span or (1 - level) * span / max)
+  local time = tokens(name, now, max, span)(ahead) or now + span
+  return time > now and time or nil
 end
-local function use_up(kind, key, max, span, member)
+local function use_up(name, max, span, member, jid)
+  local key, kind = 'chaton:' .. name, kind_of(name)
   if kind == 'slots' then
+    redis.call('ZREM', key, 'line|' .. jid)
     redis.call('ZADD', key, string.format('%.6f', now + span), member)
   elseif kind == 'window' then
     redis.call('ZADD', key, string.format('%.6f', now), member)
   else
-    local seen = redis.call('HMGET', key, 'level', 'at')
-    local before = math.max(now, tonumber(seen[2]) or now)
-    local level = math.min(max, (tonumber(seen[1]) or max) + (before - (tonumber(seen[2]) or now)) * max / span)
-    redis.call('HSET', key, 'level', string.format('%.9f', math.max(0, level - 1)), 'at', string.format('%.6f', before))
+    local level, latest = level_of(key, now, max, span)
+    redis.call('HSET', key, 'level', string.format('%.9f', math.max(0, level - 1)), 'at', string.format('%.6f', latest))
   end
-  -- Other members of the key may live longer than this one.
-  local ttl = math.ceil(span * 1000) + 1000
-  if redis.call('PTTL', key) < ttl then redis.call('PEXPIRE', key, string.format('%d', ttl)) end
+  live(key, span)
+  if leave_line(name, jid) then look_if_due(name, now) end
 end
 while at <= #ARGV do
-  local ticket, limits, answer = word(), {}, ''
+  local ticket, jid, place, limits = word(), word(), word(), {}
+  local behind, later
   for i = 1, tonumber(word()) do
-    local kind, key, max, span = word(), word(), tonumber(word()), tonumber(word())
-    limits[i] = {kind, 'chaton:' .. kind .. ':' .. key, max, span, owner .. '|' .. ticket}
-    local later = refused(unpack(limits[i]))
-    if later == false and answer == '' then
-      answer = '?'
-    elseif later and (answer == '' or answer == '?' or later > tonumber(answer)) then
-      answer = string.format('%.6f', later)
-    end
+    limits[i] = {word(), tonumber(word()), tonumber(word()), owner .. '|' .. ticket, jid, place}
+    local time = denial(unpack(limits[i]))
+    if time and (not later or time > later) then behind, later = i - 1, time end
   end
-  if answer == '' then
+  if behind then
+    out[#out + 1] = behind .. ' ' .. (later > 0 and string.format('%.6f', later) or '')
+  else
     for i = 1, #limits do use_up(unpack(limits[i])) end
+    out[#out + 1] = ''
   end
-  out[#out + 1] = answer
 end
 return out

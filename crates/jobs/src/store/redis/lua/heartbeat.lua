@@ -1,7 +1,7 @@
 -- Writes a heartbeat. identity, process key, seconds to live, day, processed,
--- failed, number of hash words and the words, number of work keys and the keys,
+-- failed, now, lines to look at, lease, number of hash words and the words, number of work keys and the keys,
 -- tid and document of each running job… Returns {1 if new, the time,
--- number of owners, signals…}
+-- number of owners, number of those without a heartbeat for a lease, signals…}
 local id, process_key, ttl, day = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local is_new = redis.call('HEXISTS', 'chaton:places', id) == 0
 for name, count in pairs({processed = ARGV[5], failed = ARGV[6]}) do
@@ -13,8 +13,11 @@ for name, count in pairs({processed = ARGV[5], failed = ARGV[6]}) do
     redis.call('EXPIRE', daily, 157680000)
   end
 end
-local at = 8 + tonumber(ARGV[7])
-redis.call('HSET', id, unpack(ARGV, 8, at - 1))
+for _, name in ipairs(redis.call('ZRANGEBYSCORE', 'chaton:lines', '-inf', ARGV[7], 'LIMIT', 0, ARGV[8])) do
+  look_at_line(name, tonumber(ARGV[7]))
+end
+local at = 11 + tonumber(ARGV[10])
+redis.call('HSET', id, unpack(ARGV, 11, at - 1))
 redis.call('EXPIRE', id, ttl)
 redis.call('SADD', 'processes', id)
 redis.call('HSET', 'chaton:places', id, process_key)
@@ -25,7 +28,9 @@ for k = at + 1, at + keys do
   for i = at + keys + 1, #ARGV, 2 do redis.call('HSET', ARGV[k], ARGV[i], ARGV[i + 1]) end
   redis.call('EXPIRE', ARGV[k], ttl)
 end
-local out = {is_new and 1 or 0, server_time(), redis.call('ZCARD', 'chaton:owners')}
+local now = server_time()
+local silent = redis.call('ZCOUNT', 'chaton:owners', '-inf', string.format('(%.6f', tonumber(now) - tonumber(ARGV[9])))
+local out = {is_new and 1 or 0, now, redis.call('ZCARD', 'chaton:owners'), silent}
 while true do
   local signal = redis.call('RPOP', id .. '-signals')
   if not signal then return out end

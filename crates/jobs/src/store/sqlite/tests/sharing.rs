@@ -8,6 +8,7 @@ use chaton_core::file_lock::FileLock;
 
 use super::open_files::FORK_WAIT_MAX_MS;
 use super::*;
+use crate::store::conformance::processes::report;
 
 /// Longest wait of these tests for anything.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -295,6 +296,38 @@ fn killing_a_claiming_process_loses_nothing() {
     assert_eq!(held as u64, left.in_flight);
     assert!(held <= 2 * 2 * 20, "{held} in flight");
     assert!(work(&place, 9));
+}
+
+#[test]
+fn the_kernel_tells_that_an_owner_has_ended() {
+    let _alone = ALONE.lock();
+    let place = TemporaryStore::new(|_| {});
+    let ended = |identity: &str| {
+        let owners = place.store().owners().unwrap();
+        owners.into_iter().find(|owner| owner.identity == identity).map(|owner| owner.ended)
+    };
+    let mut mine = place.store();
+    mine.heartbeat(&report("mine")).unwrap();
+    let child = in_child(|| {
+        // The connection that it has from its parent, and one of its own.
+        mine.heartbeat(&report("heir")).unwrap();
+        let mut store = place.store();
+        store.heartbeat(&report("child")).unwrap();
+        std::thread::sleep(TIMEOUT);
+        true
+    });
+    let began = Instant::now();
+    while ended("child").is_none() {
+        assert!(began.elapsed() < TIMEOUT, "it sends no heartbeat");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(["mine", "heir", "child"].map(ended), [Some(false); 3]);
+    child.kill();
+    child.ended();
+    assert_eq!(["mine", "heir", "child"].map(ended), [Some(false), Some(true), Some(true)]);
+    assert!(mine.forget("child").unwrap());
+    drop(mine);
+    assert_eq!(["mine", "child"].map(ended), [Some(true), None]);
 }
 
 #[test]
