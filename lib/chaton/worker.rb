@@ -152,7 +152,7 @@ module Chaton
     # Called on a thread of the service.
     def orphaned
       @log.warn("the supervisor has gone; this worker finishes its running work and exits", worker: @index)
-      @context.memory.scoreboard.note_stop(@scoreboard_slot, false)
+      @context.memory.scoreboard.note_orphaned(@scoreboard_slot)
       @signals.push("TERM")
     end
 

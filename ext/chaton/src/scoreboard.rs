@@ -101,6 +101,12 @@ impl RbScoreboard {
         Ok(())
     }
 
+    fn note_orphaned(ruby: &Ruby, rb_self: &Self, index: usize) -> Result<(), Error> {
+        rb_self.check(ruby, index)?;
+        rb_self.0.slot(index).note_orphaned();
+        Ok(())
+    }
+
     fn clear(ruby: &Ruby, rb_self: &Self, index: usize) -> Result<(), Error> {
         rb_self.check(ruby, index)?;
         rb_self.0.clear(index);
@@ -120,6 +126,7 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     class.define_method("read", method!(RbScoreboard::read, 1))?;
     class.define_method("topics", method!(RbScoreboard::topics, 0))?;
     class.define_method("note_stop", method!(RbScoreboard::note_stop, 2))?;
+    class.define_method("note_orphaned", method!(RbScoreboard::note_orphaned, 1))?;
     class.define_method("clear", method!(RbScoreboard::clear, 1))?;
     Ok(())
 }

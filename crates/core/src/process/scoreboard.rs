@@ -89,6 +89,8 @@ pub struct WorkerGauges {
 const STOP_ASKED: u32 = 1;
 /// The same, because another worker replaces it, which nobody waits for.
 const STOP_REPLACED: u32 = 2;
+/// The supervisor has gone.
+const STOP_ORPHANED: u32 = 3;
 
 /// A worker's garbage collections, heap and allocator.
 #[repr(C)]
@@ -164,7 +166,17 @@ impl WorkerGauges {
         self.stop.store(if replaced { STOP_REPLACED } else { STOP_ASKED }, Relaxed);
     }
 
-    /// Whether the supervisor has asked the worker to stop: not if somebody else has sent it a signal.
+    /// Notes that the worker stops because its supervisor has gone.
+    pub fn note_orphaned(&self) {
+        self.stop.store(STOP_ORPHANED, Relaxed);
+    }
+
+    /// Whether the supervisor has gone.
+    pub fn is_orphaned(&self) -> bool {
+        self.stop.load(Relaxed) == STOP_ORPHANED
+    }
+
+    /// Whether the supervisor has asked the worker to stop, or has gone: not if somebody else has sent it a signal.
     pub fn is_asked_to_stop(&self) -> bool {
         self.stop.load(Relaxed) != 0
     }

@@ -279,10 +279,12 @@ impl Maintenance {
         let totals =
             (counters.processed.load(Ordering::Relaxed), counters.failed.load(Ordering::Relaxed));
         let (quiet, stops) = state.locked.lock().quiet_and_stops();
+        // What killed its supervisor may kill it, too, a moment after it has noticed.
+        let orphaned = state.config.gauges.as_ref().is_some_and(|gauges| gauges.is_orphaned());
         let work = report::running_jobs(&state);
         let report = ProcessReport {
             identity: &state.identity.name,
-            process_key: &state.identity.place(stops),
+            process_key: &state.identity.place(stops && !orphaned),
             info: &report::process_info(&state),
             concurrency: state.config.concurrency,
             busy: state.running.load(Ordering::Relaxed),

@@ -4,6 +4,7 @@ use super::stepped_engine::{config, factory, jids, push, queue, SteppedEngine};
 use crate::engine::maintenance::Maintenance;
 use crate::outcome::Outcome;
 use crate::store::{open, JobLocation, ProcessReport, Store, StoreFactory, StoreOptions};
+use chaton_core::process::scoreboard::{OwnGauges, Scoreboard};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -135,7 +136,9 @@ fn a_process_in_another_pid_namespace_has_crashed_when_its_lock_is_free() {
 #[test]
 fn only_a_quiet_process_that_has_claimed_was_asked_to_stop() {
     let factory = factory("unseen-quiet");
-    let settings = crate::engine::Config { begins_quiet: true, ..config() };
+    let gauges = OwnGauges::new(Arc::new(Scoreboard::new(1).unwrap()), 0);
+    let ours = Some(gauges.clone());
+    let settings = crate::engine::Config { begins_quiet: true, gauges: ours, ..config() };
     let mut engine = SteppedEngine::new(&factory, settings, 1);
     let states = |engine: &SteppedEngine| engine.state.locked.lock().quiet_and_stops();
     assert_eq!(states(&engine), (true, false), "it is about to begin");
@@ -148,4 +151,9 @@ fn only_a_quiet_process_that_has_claimed_was_asked_to_stop() {
     engine.maintenance.round();
     let owners = factory.store().owners().unwrap();
     assert!(owners[0].process_key.ends_with(" stopping"), "{owners:?}");
+    gauges.note_orphaned();
+    engine.state.locked.lock().heartbeat_now = true;
+    engine.maintenance.round();
+    let owners = factory.store().owners().unwrap();
+    assert!(!owners[0].process_key.ends_with(" stopping"), "nobody asked it: {owners:?}");
 }
