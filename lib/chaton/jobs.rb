@@ -14,6 +14,7 @@ module Chaton
     autoload :BatchPushes, "chaton/jobs/batch_pushes"
     autoload :Chain, "chaton/jobs/chain"
     autoload :JobClass, "chaton/jobs/job_class"
+    autoload :ArgumentFilter, "chaton/jobs/argument_filter"
     autoload :Client, "chaton/jobs/client"
     autoload :Clock, "chaton/jobs/clock"
     autoload :CronEntry, "chaton/jobs/cron_entry"

@@ -120,7 +120,8 @@ module Chaton
     def run_command(line)
       @commands ||= WorkerCommands.new(memory: @memory, tracer_control: @tracer_control,
                                        running: @native_pool.method(:running), log: @log,
-                                       groups: -> { @roles[:streams]&.stats&.fetch(:groups) })
+                                       groups: -> { @roles[:streams]&.stats&.fetch(:groups) },
+                                       crons: @plan.jobs ? @plan.jobs.crons : [])
       @commands.call(line)
     end
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 use chaton_core::clock::now_ns;
 use chaton_core::settings::{nullable, seconds};
 use parking_lot::Mutex;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{json, Value};
 
 use crate::request_head::AdminRequest;
@@ -23,7 +23,7 @@ use crate::server::State;
 use control::ControlSocket;
 use history::History;
 use sessions::Sessions;
-use stored_jobs::{JobAction, JobFilter, JobSource, StoredJobs};
+use stored_jobs::{JobAction, JobDetails, JobFilter, JobSource, StoredJobs};
 
 const PAGE: &str = include_str!("dashboard/page.html");
 const SIGN_IN: &str = include_str!("dashboard/sign_in.html");
@@ -49,12 +49,33 @@ pub struct DashboardConfig {
     pub control_socket: Option<String>,
     /// What does not change, such as the version, in words.
     pub facts: BTreeMap<String, String>,
+    /// The entries of `cron` in the configuration, and the application by whose name the store remembers their ticks.
+    pub crons: Vec<CronEntry>,
+    #[allow(missing_docs)]
+    pub application: String,
     /// How long a one-time link is valid.
     #[serde(rename = "link_s", deserialize_with = "seconds")]
     pub link: Duration,
     /// How long the session is that it begins.
     #[serde(rename = "session_s", deserialize_with = "seconds")]
     pub session: Duration,
+}
+
+/// An entry of `cron` in the configuration.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct CronEntry {
+    /// Its name.
+    pub name: String,
+    /// The class of its jobs.
+    pub class: String,
+    /// The expression.
+    pub schedule: String,
+    /// The time zone of the expression.
+    pub zone: String,
+    /// The queue, if the class does not say it.
+    #[serde(deserialize_with = "nullable")]
+    pub queue: Option<String>,
 }
 
 /// What the page needs beside the figures.
@@ -103,6 +124,7 @@ pub(crate) fn has(path: &str) -> bool {
             | "/job.json"
             | "/groups.json"
             | "/batches.json"
+            | "/crons.json"
     ) || path.starts_with("/actions/")
 }
 
@@ -208,6 +230,10 @@ async fn serve_to_program(request: &AdminRequest, state: &State) -> Answer {
             Ok(batches) => Answer::of(200, &batches),
             Err((status, why)) => Answer::error(status, &why),
         },
+        "/crons.json" => match crons(state).await {
+            Ok(crons) => Answer::of(200, &crons),
+            Err((status, why)) => Answer::error(status, &why),
+        },
         "/jobs.json" | "/job.json" | "/groups.json" => match jobs(request, state).await {
             Ok(page) => Answer::of(200, &page),
             Err((status, why)) => Answer::error(status, &why),
@@ -270,6 +296,7 @@ async fn act(action: &str, request: &AdminRequest, state: &State) -> Outcome {
             let worker = wanted_number(request, "worker")?;
             control.backtraces(worker).await.map_err(refused)
         }
+        "run-cron" => run_cron(&wanted(request, "name")?, state).await,
         "pause" | "resume" => {
             let (queue, paused) = (wanted(request, "queue")?, action == "pause");
             let done = store(state)?.call(move |jobs| jobs.pause(&queue, paused)).await;
@@ -331,8 +358,9 @@ async fn jobs(request: &AdminRequest, state: &State) -> Outcome {
         "/job.json" => {
             let jid = wanted(request, "jid")?;
             let found = store.call(move |jobs| jobs.details(&place, &jid, offset)).await;
-            let found = found.map_err(refused)?;
-            return found.map(|job| json!(job)).ok_or_else(gone);
+            let mut job = found.map_err(refused)?.ok_or_else(gone)?;
+            (job.values, job.values_error) = values(&job, state).await;
+            return Ok(json!(job));
         }
         _ => {
             let search = move |jobs: &mut dyn JobSource| {
@@ -347,6 +375,63 @@ async fn jobs(request: &AdminRequest, state: &State) -> Outcome {
 async fn batches(state: &State) -> Outcome {
     let found = store(state)?.call(move |jobs| jobs.batches(BATCHES_MAX)).await;
     found.map(|batches| json!({ "batches": batches })).map_err(refused)
+}
+
+async fn crons(state: &State) -> Outcome {
+    let DashboardConfig { application, crons, .. } = state.config.dashboard.clone();
+    let entries = crons.clone();
+    let ticks = store(state)?.call(move |jobs| jobs.crons(&application, &entries)).await;
+    let shown = crons.iter().zip(ticks.map_err(refused)?).map(|(entry, (last_at, next_at))| {
+        let mut shown = json!(entry);
+        (shown["last_at"], shown["next_at"]) = (json!(last_at), json!(next_at));
+        shown
+    });
+    Ok(json!({ "crons": shown.collect::<Vec<_>>() }))
+}
+
+/// Enqueues a job of a cron entry now. A worker does that, which knows the options of the job's class.
+async fn run_cron(name: &str, state: &State) -> Outcome {
+    if !state.config.dashboard.crons.iter().any(|entry| entry.name == name) {
+        return Err((404, "there is no such cron entry".to_owned()));
+    }
+    let worker = any_worker(state).await.map_err(refused)?;
+    let answer = state.dashboard.control.run_cron(worker, name).await.map_err(refused)?;
+    Ok(json!({ "ok": true, "jid": answer["jid"] }))
+}
+
+/// The values of a job's arguments, as the filters of the application leave them, which a worker knows; or why they
+/// are not known.
+async fn values(job: &JobDetails, state: &State) -> (Option<Value>, Option<String>) {
+    let Some(arguments) = &job.raw_arguments else {
+        return (None, Some("the arguments are too long to be shown".to_owned()));
+    };
+    let filtered = async {
+        let worker = any_worker(state).await?;
+        state.dashboard.control.filter_arguments(worker, arguments).await
+    };
+    match filtered.await {
+        Ok(values) => (Some(values), None),
+        Err(why) => (None, Some(why)),
+    }
+}
+
+/// A worker that answers; one that runs jobs if there is one.
+async fn any_worker(state: &State) -> Result<u64, String> {
+    let answers = state.dashboard.control.running().await;
+    if let Some(why) = answers.error {
+        return Err(why);
+    }
+    let (report, _) = state.report();
+    let runs_jobs = |number: u64| {
+        let mut workers = report.workers.iter();
+        workers.any(|entry| {
+            entry.worker as u64 == number && entry.roles.iter().any(|one| one == "jobs")
+        })
+    };
+    let numbers = answers.answers.iter().filter(|one| one["ok"] == true);
+    let numbers = numbers.filter_map(|one| one["worker"].as_u64());
+    let best = numbers.max_by_key(|number| runs_jobs(*number));
+    best.ok_or_else(|| "no worker answers now; try again".to_owned())
 }
 
 fn gone() -> (u16, String) {

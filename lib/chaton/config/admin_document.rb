@@ -39,7 +39,15 @@ module Chaton
         facts = { version: VERSION, ruby: RUBY_VERSION, tag: @plan.tag, environment: @plan.environment,
                   store: (@plan.jobs.store_shown if @store) }.compact
         { control_socket: @plan.control_socket, facts: facts, link_s: setting(:admin_link_s),
-          session_s: setting(:admin_session_s) }
+          session_s: setting(:admin_session_s), application: @plan.jobs&.application.to_s, crons: crons }
+      end
+
+      def crons
+        return [] unless @store
+
+        @plan.jobs.crons.map do |line|
+          { name: line.name, class: line.class_name, schedule: line.expression, zone: line.zone, queue: line.queue }
+        end
       end
 
       # An application can mount the dashboard without an admin endpoint.

@@ -16,11 +16,13 @@ module Chaton
       # @param tracer_control [Memory::TracerControl]
       # @param running [#call] lists what runs now
       # @param groups [#call] the consumer groups with their partitions, or nil
+      # @param crons [Array<Config::CronLine>]
       # @param log [Telemetry::Log]
-      def initialize(memory:, tracer_control:, running:, groups:, log:)
+      def initialize(memory:, tracer_control:, running:, groups:, crons:, log:)
         @memory = memory
         @running = running
         @groups = groups
+        @crons = crons
         @tracer_control = tracer_control
         @log = log
       end
@@ -41,8 +43,33 @@ module Chaton
         case command["action"]
         when "running" then reply(command, running: @running.call, **partitions)
         when "backtraces" then reply(command, threads: Telemetry::Backtraces.read, running: @running.call)
+        when "filter-arguments" then reply(command, **filtered(command["arguments"]))
+        when "run-cron" then run_cron(command)
         else @tracer_control.call(command)
         end
+      end
+
+      def filtered(json)
+        { values: Jobs::ArgumentFilter.call(json) }
+      rescue StandardError => e
+        { ok: false, error: "the arguments cannot be filtered: #{e.message} (#{e.class})" }
+      end
+
+      # On a thread of its own: the store may take long to answer, and the support thread has other work.
+      def run_cron(command)
+        return reply(command, ok: false, error: "another job is being enqueued; try again") if @push&.alive?
+
+        @push = Thread.new { reply(command, **enqueued(command["name"])) }
+      end
+
+      def enqueued(name)
+        line = @crons.find { |one| one.name == name }
+        return { ok: false, error: "this worker's configuration has no cron entry #{name}" } unless line
+
+        jid = Jobs::CronEntry.enqueue(line)
+        jid ? { jid: jid } : { ok: false, error: "no job was enqueued: middleware stopped it, or its lock is held" }
+      rescue StandardError => e
+        { ok: false, error: "no job was enqueued: #{e.message} (#{e.class})" }
       end
 
       # Those that are furthest behind.

@@ -10,8 +10,11 @@ module Chaton
     # waits for a worker nor forwards its answer.
     class TraceRequest
       # `running` asks for what runs now, and `backtraces` for what each thread does; `chaton top` and the dashboard
-      # show them.
-      ACTIONS = %w[start stop status report running backtraces].freeze
+      # show them. The dashboard also has arguments of jobs filtered, and jobs of cron entries enqueued.
+      ACTIONS = %w[start stop status report running backtraces filter-arguments run-cron].freeze
+      # Texts for these two, and their longest size: a command has 64 KB at most (crates/core/src/process/channel.rs),
+      # in which each byte may need two.
+      TEXTS = { "arguments" => 16 << 10, "name" => 200 }.freeze
       # Settings of a tracer that the request may override, and their ranges.
       SETTINGS = { "every" => 1..1_000_000, "duty" => 0.001..1.0, "window_ms" => 0.1..1000.0 }.freeze
       # The longest path of a Unix socket: 108 bytes with the zero at its end (unix(7)).
@@ -32,6 +35,9 @@ module Chaton
           return "reply_to must be the absolute path of a Unix socket, of #{PATH_BYTES_MAX} bytes at most"
         end
 
+        name, bytes_max = TEXTS.find { |one, most| @request.fetch(one, "").to_s.bytesize > most }
+        return "#{name} must be a text of #{bytes_max} bytes at most" if name
+
         name, range = SETTINGS.find { |one, allowed| settings.key?(one) && !fits?(settings[one], allowed) }
         "#{name} must be a number from #{range.begin} to #{range.end}" if name
       end
@@ -48,7 +54,7 @@ module Chaton
 
       # @return [Hash{String=>Object}] for a worker
       def to_h
-        { "do" => "trace", "action" => @request["action"], "reply_to" => @request["reply_to"], **settings }
+        { "do" => "trace", "action" => @request["action"], "reply_to" => @request["reply_to"], **settings, **texts }
       end
 
       private
@@ -56,6 +62,8 @@ module Chaton
       def worker = @request["worker"]
 
       def settings = @request.slice(*SETTINGS.keys).compact
+
+      def texts = @request.slice(*TEXTS.keys).transform_values(&:to_s)
 
       def fits?(value, range)
         value.is_a?(range.begin.is_a?(Integer) ? Integer : Numeric) && range.cover?(value)

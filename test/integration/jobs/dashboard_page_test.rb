@@ -32,6 +32,7 @@ class DashboardPageTest < Minitest::Test
     request_is_on_top(server)
     stopped_worker_is_red(server)
     killed_worker_is_named(server)
+    cron_is_run
     queue_without_a_worker_is_marked(server)
     redis.stop
     shows("the sizes are not known") { tile("Jobs waiting").include?("unknown") && !@browser.text("#store").empty? }
@@ -50,7 +51,7 @@ class DashboardPageTest < Minitest::Test
       dead = Chaton::Jobs::DeadSet.new.native
       lines = [Zlib::Deflate.deflate(JSON.generate(["app/jobs/pay.rb:7:in `pay'", #{HOSTILE.dump}]))].pack("m0")
       60.times do |n|
-        job = { queue: "default", class: n == 7 ? "Rare" : "Pay", args: ["geheim"], jid: format("%024d", n), retry_count: 3,
+        job = { queue: "default", class: n == 7 ? "Rare" : "Pay", args: [n, { "password" => "geheim" }], jid: format("%024d", n), retry_count: 3,
                 error_class: "Timeout", error_message: "after \#{n} s", failed_at: 1.0, error_backtrace: lines }
         dead.add("dead", 1000.0 + n, JSON.generate(job))
       end
@@ -112,17 +113,17 @@ class DashboardPageTest < Minitest::Test
     shows("one is found") { @browser.text("#list-title") == "Dead: 1 of 61" }
     assert_includes @browser.text("#searched"), "61 entries were searched."
     @browser.click("#entries button")
-    shows("its backtrace") { @browser.text("#job pre").include?("app/jobs/pay.rb:7") }
+    shows("its backtrace") { @browser.text("#job pre.trace").include?("app/jobs/pay.rb:7") }
     details = @browser.text("#job")
     assert_match(/Timeout: after 7 s.*‹U\+202E›/m, details)
-    assert_match(/arguments\s+a string/, details)
+    assert_match(/Arguments\s+7\s+\{\s+"password": "\[FILTERED\]"\s+\}/i, details)
     @browser.click("#job-close")
   end
 
   def open_page(&)
     @browser = Browser.new
-    server = boot_jobs(JobsTest::NOTE, workers: "web: 1, jobs: 1", rackup: APP,
-                                       config: "admin { bind \"tcp://127.0.0.1:0\" }", &)
+    config = 'admin { bind "tcp://127.0.0.1:0" }; jobs { cron "yearly", "@yearly", "Note", args: [99] }'
+    server = boot_jobs(JobsTest::NOTE, workers: "web: 1, jobs: 1", rackup: APP, config: config, &)
     @browser.open(server.control("dashboard")["url"])
     shows("the page is there") { @browser.text("#workers").include?("idle") }
     server
@@ -161,6 +162,15 @@ class DashboardPageTest < Minitest::Test
       @browser.text("#deaths li.bad").match?(/Worker 1 \(pid #{pid}\) died .* ago, at .*: killed by SIGKILL/)
     end
     shows("another one is ready") { @browser.run("document.querySelectorAll('.worker .pill.good').length") == 2 }
+  end
+
+  def cron_is_run
+    ticks = /yearly\s+none yet\s+in \d+ [dh].+Run now\s+Note\s+0 0 1 1 \* UTC/
+    shows("an entry and its ticks") { @browser.text("#crons tr").match?(ticks) }
+    @browser.click("#crons button")
+    @browser.click("#question-yes")
+    shows("a job is enqueued") { @browser.text("#notice").match?(/A job of yearly is enqueued: \h{24}/) }
+    shows("it has run") { @servers.first.record.entries.map(&:id).include?("99") }
   end
 
   def queue_without_a_worker_is_marked(server)

@@ -103,6 +103,56 @@ class JobsDashboardTest < Minitest::Test
     assert_equal 0, server.stop(timeout_s: WAIT_S)
   end
 
+  def test_cron_entries_have_ticks_and_are_run_now
+    crons = <<~RUBY
+      jobs do
+        cron "nightly", "0 3 1 1 *", "Bad", zone: "Europe/Berlin", args: [7]
+        cron "often", "* * * * * *", "Bad", args: [8]
+      end
+    RUBY
+    server = boot_jobs(JOBS, config: admin + crons)
+    server.write("mended", "")
+    all = server.eventually("often has ticked", timeout_s: WAIT_S) do
+      shown = page(server, "/crons.json", headers: BEARER).json["crons"]
+      shown if shown.last["last_at"]
+    end
+    nightly, often = all
+    assert_equal ["nightly", "Bad", "0 3 1 1 *", "Europe/Berlin", nil, nil],
+                 nightly.values_at("name", "class", "schedule", "zone", "queue", "last_at")
+    first = Time.at(nightly["next_at"]).utc
+    assert_equal [1, 1, 2, 0], [first.month, first.day, first.hour, first.min], "3:00 in Berlin in winter"
+    assert_in_delta often["last_at"], often["next_at"], 60
+    done = post(server, "/actions/run-cron?name=nightly")
+    assert_equal 200, done.status, done.body
+    assert_equal 24, done.json["jid"].size
+    server.eventually("it has run", timeout_s: WAIT_S) { ran(server).include?("7") }
+    assert_equal 404, post(server, "/actions/run-cron?name=weekly").status
+    assert_equal 2, document(server)["jobs"]["crons"]
+    assert_equal 0, server.stop(timeout_s: WAIT_S)
+  end
+
+  def test_arguments_are_shown_without_secrets_and_only_their_kinds_when_no_worker_answers
+    server = boot_jobs(JOBS, config: admin)
+    console(server).run(<<~'RUBY')
+      dead = Chaton::Jobs::DeadSet.new.native
+      add = ->(jid, args) { dead.add("dead", 1.0, JSON.generate(queue: "default", class: "Bad", jid: jid, args: args)) }
+      add.call("plain", ["ada", { "password" => "geheim", "of" => [{ "api_key" => 1, "id" => 7 }] }, nil])
+      add.call("wrapped", [{ "job_class" => "Other", "arguments" => [{ "token" => "geheim", "id" => 8 }] }])
+      add.call("long", ["x" * 20_000])
+    RUBY
+    plain = values(server, "plain")
+    assert_equal ["ada", { "password" => "[FILTERED]", "of" => [{ "api_key" => "[FILTERED]", "id" => 7 }] }, nil], plain
+    assert_equal [{ "token" => "[FILTERED]", "id" => 8 }], values(server, "wrapped")
+    assert_nil values(server, "long")
+    pid = server.workers.first
+    Process.kill("STOP", pid)
+    job = page(server, "/job.json?place=dead&jid=plain", headers: BEARER).json
+    assert_equal [nil, "a string, an object of 2, null"], job.values_at("values", "arguments")
+    assert_match(/no worker answers|has not answered/, job["values_error"])
+    Process.kill("CONT", pid)
+    assert_equal 0, server.stop(timeout_s: WAIT_S)
+  end
+
   def test_a_queue_is_paused_and_resumed
     server = boot_jobs(JOBS, config: admin)
     server.write("mended", "")
@@ -111,9 +161,9 @@ class JobsDashboardTest < Minitest::Test
     console.run("Bad.perform_async(1)")
     server.eventually("it has run", timeout_s: WAIT_S) { ran(server) == ["1"] }
     assert_equal 200, post(server, "/actions/pause?queue=default").status
-    eventually_shown(server) { |shown| queue.call(shown)["paused"] }
+    eventually_shown(server) { |shown| queue.call(shown)&.fetch("paused") }
     console.run("Bad.perform_async(2)")
-    eventually_shown(server) { |shown| queue.call(shown)["size"] == 1 }
+    eventually_shown(server) { |shown| queue.call(shown)&.fetch("size") == 1 }
     assert_equal "Bad", page(server, "/jobs.json?place=queue:default", headers: BEARER).json["jobs"].first["class"]
     assert_equal 409, post(server, "/actions/retry-all?place=queue:default&count=1").status
     assert_equal 200, post(server, "/actions/resume?queue=default").status
@@ -122,5 +172,14 @@ class JobsDashboardTest < Minitest::Test
       shown["jobs"]["classes"].any? { |one| one.values_at("class", "queue", "done") == ["Bad", "default", 2] }
     end
     assert_equal 0, server.stop(timeout_s: WAIT_S)
+  end
+
+  private
+
+  def values(server, jid)
+    server.eventually("a worker answers", timeout_s: WAIT_S) do
+      job = page(server, "/job.json?place=dead&jid=#{jid}", headers: BEARER).json
+      return job["values"] if job["values"] || job["values_error"].include?("too long")
+    end
   end
 end

@@ -14,7 +14,8 @@ class DashboardTest < Minitest::Test
              { "Origin" => "http://localhost", "Sec-Fetch-Site" => "same-site" }, { "Origin" => "null" }, {}].freeze
   ACTIONS = %w[phased-restart restart-worker?worker=0 backtraces?worker=0 pause?queue=low resume?queue=low
                retry?place=dead&jid=1 delete?place=dead&jid=1 retry-all?place=dead&count=1
-               delete-all?place=dead&count=1 kill?place=retry&jid=1 kill-all?place=retry&count=1].freeze
+               delete-all?place=dead&count=1 kill?place=retry&jid=1 kill-all?place=retry&count=1
+               run-cron?name=nightly].freeze
 
   def test_the_page_opens_with_a_link_that_works_once
     server = boot_web

@@ -36,6 +36,7 @@ class MountedDashboardTest < Minitest::Test
     class App < Rails::Application
       config.eager_load = false
       config.secret_key_base = "0" * 64
+      config.filter_parameters += ["pin", /\\Acard\\./, ->(name, value) { value.replace("gone") if name == "iban" }]
       config.logger = ActiveSupport::Logger.new($stderr)
       routes.append { scope("/admin") { mount Chaton::Dashboard => "/chaton" } }
     end
@@ -108,6 +109,14 @@ class MountedDashboardTest < Minitest::Test
                                    post(server, pausing, "Origin" => "http://evil.example").status,
                                    ask(server, pausing).status]
     assert_equal 200, post(server, pausing).status
+    argument = { "pin" => 1, "password" => "no filter here", "iban" => "DE1", "card" => { "number" => 2 } }
+    console(server).run("Chaton::Jobs::DeadSet.new.native.add(\"dead\", 1.0, JSON.generate(class: \"Note\", " \
+                        "args: [#{argument.inspect}], jid: \"a\" * 24, queue: \"default\"))")
+    shown = server.eventually("a worker answers", timeout_s: WAIT_S) do
+      JSON.parse(ask(server, "/job.json?place=dead&jid=#{"a" * 24}").body)["values"]
+    end
+    masked = { "pin" => "[FILTERED]", "iban" => "gone", "card" => { "number" => "[FILTERED]" } }
+    assert_equal [argument.merge(masked)], shown
     assert_equal [404, 404], [ask(server, "/open?key=a").status, ask(server, "/other").status]
     assert_equal 0, server.stop(timeout_s: WAIT_S)
   end

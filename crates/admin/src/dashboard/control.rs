@@ -24,6 +24,9 @@ const RUNNING_KEPT_NS: u64 = 1_000_000_000;
 const WATCHED_NS: u64 = 30_000_000_000;
 /// Time for the backtraces of a worker; the thread that reads them needs the GVL.
 const BACKTRACES_MAX: Duration = Duration::from_secs(5);
+/// Time for a worker to filter arguments, and to enqueue a job of a cron entry: longer than its store may take.
+const FILTERED_MAX: Duration = Duration::from_secs(2);
+const CRON_MAX: Duration = Duration::from_secs(12);
 /// Bytes of an answer at most: a thousand workers, or a thousand threads with their backtraces.
 const ANSWER_BYTES_MAX: u64 = 4 << 20;
 /// The answer without a control socket.
@@ -114,7 +117,7 @@ impl ControlSocket {
         let mut last = self.running.lock().await;
         let asked_at_ns = now_ns();
         if last.at_ns == 0 || asked_at_ns.saturating_sub(last.at_ns) >= RUNNING_KEPT_NS {
-            let asked = self.ask("running", None, RUNNING_MAX).await;
+            let asked = self.ask(json!({ "action": "running" }), RUNNING_MAX).await;
             last.take(asked, asked_at_ns, now_ns());
         }
         last.clone()
@@ -125,27 +128,51 @@ impl ControlSocket {
     /// # Errors
     /// Why they cannot be read.
     pub async fn backtraces(&self, worker: u64) -> Result<Value, String> {
-        let (_, mut answers) = self.ask("backtraces", Some(worker), BACKTRACES_MAX).await?;
-        let answer = answers.pop().ok_or_else(|| {
-            let seconds = BACKTRACES_MAX.as_secs();
-            format!("worker {worker} has not answered within {seconds} s: code that never lets go of Ruby's lock may run")
-        })?;
+        let request = json!({ "action": "backtraces", "worker": worker });
+        let answer = self.ask_one(worker, request, BACKTRACES_MAX).await?;
         Ok(json!({ "threads": answer["threads"], "running": answer["running"] }))
     }
 
+    /// The arguments of a job as the filters of the application leave them.
+    ///
+    /// # Errors
+    /// Why the worker does not say.
+    pub async fn filter_arguments(&self, worker: u64, arguments: &str) -> Result<Value, String> {
+        let request =
+            json!({ "action": "filter-arguments", "worker": worker, "arguments": arguments });
+        Ok(self.ask_one(worker, request, FILTERED_MAX).await?["values"].take())
+    }
+
+    /// Enqueues a job of a cron entry.
+    ///
+    /// # Errors
+    /// Why the worker did not, or that it is not known.
+    pub async fn run_cron(&self, worker: u64, name: &str) -> Result<Value, String> {
+        let request = json!({ "action": "run-cron", "worker": worker, "name": name });
+        self.ask_one(worker, request, CRON_MAX).await
+    }
+
+    async fn ask_one(&self, worker: u64, what: Value, within: Duration) -> Result<Value, String> {
+        let (_, mut answers) = self.ask(what, within).await?;
+        let answer = answers.pop().ok_or_else(|| {
+            let seconds = within.as_secs();
+            format!("worker {worker} has not answered within {seconds} s: code that never lets go of Ruby's lock may run")
+        })?;
+        match answer["ok"] == true {
+            true => Ok(answer),
+            false => Err(answer["error"].as_str().unwrap_or("the worker refused").to_owned()),
+        }
+    }
+
     /// Workers answer on a socket of our own; those that do not in time are left out.
-    async fn ask(
-        &self,
-        action: &str,
-        worker: Option<u64>,
-        within: Duration,
-    ) -> Result<Answers, String> {
+    async fn ask(&self, mut what: Value, within: Duration) -> Result<Answers, String> {
         let beside = self.path.as_deref().ok_or(OFF)?;
         let socket = AnswerSocket::open(beside)
             .map_err(|error| format!("there is no place for a socket: {error}"))?;
         let until = Instant::now() + within;
-        let request = json!({ "command": "trace", "action": action, "worker": worker, "reply_to": socket.path });
-        let asked = self.call(&request).await?["asked"].as_array().cloned().unwrap_or_default();
+        what["command"] = json!("trace");
+        what["reply_to"] = json!(socket.path);
+        let asked = self.call(&what).await?["asked"].as_array().cloned().unwrap_or_default();
         let mut answers = Vec::new();
         while answers.len() < asked.len() {
             match timeout_at(until, socket.answer()).await {
@@ -277,7 +304,8 @@ mod tests {
                 client.write_all(b"{\"ok\":true,\"asked\":[3]}\n").await.unwrap();
             });
             let control = ControlSocket::new(path.to_str());
-            let answers = control.ask("running", None, Duration::from_secs(60)).await;
+            let answers =
+                control.ask(json!({ "action": "running" }), Duration::from_secs(60)).await;
             asked.await.unwrap();
             answers
         });

@@ -7,6 +7,7 @@ const KEPT = 61;             // samples of the sparklines: two minutes
 const RATE_SAMPLES = 5;      // rates are those of the last 10 s
 const MINUTE_SAMPLES = 30;
 const CLASSES_SHOWN = 20;
+const PARTITIONS_SHOWN = 10;
 const SEARCH_EVERY_MS = 10000; // a search of a list, which the store pays for
 const LATE_MS = 10000;       // what runs for longer is marked
 const FROZEN_S = 4;          // a worker that is silent for longer than two polls is shown in red
@@ -23,7 +24,7 @@ const past = { hour: { names: [], points: [], every_s: 10, max: 360, asked: 0 },
 let span = "2 min";
 let timer, loading = false, place = null, offset = 0, total = 0, allClasses = false, allPartitions = false, lastQueues = [];
 // Of the open list: where the next part begins, where the parts before this one do, and what is searched for.
-let batchesShown = false, batchesAt = 0, listedAt = 0, next = null, earlier = [], find = { filter: "", group: null, grouped: false };
+let batchesShown = false, batchesAt = 0, cronsAt = 0, crons = [], listedAt = 0, next = null, earlier = [], find = { filter: "", group: null, grouped: false };
 
 // --- elements ---------------------------------------------------------------------------------------------------
 
@@ -452,9 +453,9 @@ function showStreams(now) {
   sync($("topics"), now.streams, (t) => `${t.topic} ${t.group}`, row("", "soft", "n", "n", "n", "n", "n", "n", "n", "n"), (node, t) => {
     const partitions = [count(t.partitions), ...(t.stopped ? [`${count(t.stopped)} stopped`] : []), ...(t.paused ? [`${count(t.paused)} paused`] : [])];
     const old = before10.get(`${t.topic} ${t.group}`) || { records: 0 };
-    fillCells(node, t.topic, t.group, partitions.join(", "), short(seconds > 0 ? Math.max(0, t.records - old.records) / seconds : 0), count(t.records),
-      count(t.lag), t.lag ? time(t.lag_age_s) : "–", count(t.retries), count(t.dead_letters), count(t.rebalances));
-    setClass(node.children[2], t.stopped ? "n bad" : "n");
+    fillCells(node, t.topic, t.group, count(t.lag), t.lag ? time(t.lag_age_s) : "–", partitions.join(", "),
+      short(seconds > 0 ? Math.max(0, t.records - old.records) / seconds : 0), count(t.records), count(t.retries), count(t.dead_letters), count(t.rebalances));
+    setClass(node.children[4], t.stopped ? "n bad" : "n");
     setClass(node.children[8], t.dead_letters ? "n bad" : "n");
   });
   showPartitions(readers);
@@ -468,14 +469,15 @@ function showPartitions(readers) {
   const all = sum(readers.map((w) => w.partitions_total || 0));
   setText($("partitions-total"), known.length < all ? `(${count(known.length)} of ${count(all)}, those furthest behind)` : "");
   const offset = (n) => n < 0 ? "–" : count(n);
-  sync($("partitions"), allPartitions ? known : known.slice(0, CLASSES_SHOWN), (p) => `${p.pid} ${p.group} ${p.topic} ${p.partition}`,
-    row("", "soft", "n", "n", "", "n", "n", "n", "n"), (node, p) => {
+  sync($("partitions"), allPartitions ? known : known.slice(0, PARTITIONS_SHOWN), (p) => `${p.pid} ${p.group} ${p.topic} ${p.partition}`,
+    row("", "n", "n", "", "soft", "n", "n", "n", "n"), (node, p) => {
       const state = p.missing ? `stopped: records ${count(p.missing[0])} to ${count(p.missing[1] - 1)} are gone`
         : p.retry_in_ms ? `${p.state}, attempt ${p.attempt}, again in ${time(p.retry_in_ms / 1000)}` : p.state;
-      fillCells(node, p.topic, p.group, p.partition, p.worker, state, offset(p.committed), offset(p.position), offset(p.end), p.lag >= 0 ? count(p.lag) : p.end === 0 ? "0" : "unknown");
-      setClass(node.children[4], p.missing || p.state === "stopped" ? "bad" : p.retry_in_ms ? "warn" : "");
+      const lag = p.lag >= 0 ? count(p.lag) : p.end === 0 ? "0" : "unknown";
+      fillCells(node, p.topic, p.partition, lag, state, p.group, offset(p.committed), offset(p.position), offset(p.end), p.worker);
+      setClass(node.children[3], p.missing || p.state === "stopped" ? "bad" : p.retry_in_ms ? "warn" : "");
     });
-  $("more-partitions").hidden = known.length <= CLASSES_SHOWN;
+  $("more-partitions").hidden = known.length <= PARTITIONS_SHOWN;
   setText($("more-partitions"), allPartitions ? "Fewer" : `All ${known.length}`);
 }
 
@@ -611,7 +613,7 @@ async function showJob(where, job) {
     const more = await get(`job.json?${new URLSearchParams({ place: where, jid: job.jid, offset: job.offset })}`);
     const table = element("table"), rows = element("tbody");
     const moment = (at) => at && `${new Date(at * 1000).toLocaleString()} (${when(at)})`;
-    for (const [name, value] of [["id", more.jid], ["queue", more.queue], ["batch", more.bid], ["arguments", more.arguments],
+    for (const [name, value] of [["id", more.jid], ["queue", more.queue], ["batch", more.bid], ["arguments", more.values === null ? more.arguments : ""],
       ["made", moment(more.created_at)], ["enqueued", moment(more.enqueued_at)], [where === "dead" ? "died" : "due", moment(more.at)],
       ["first failure", moment(more.failed_at)], ["last failure", moment(more.retried_at)], ["failures", more.failures]]) {
       if (value === null || value === undefined || value === 0 || value === "") continue;
@@ -620,9 +622,12 @@ async function showJob(where, job) {
       rows.append(line);
     }
     table.append(rows);
-    const shown = [table, element("p", "soft", `The values of the arguments are not shown here; chaton jobs show ${more.jid} prints them.`)];
+    const shown = [table];
+    if (more.values === null) shown.push(element("p", "soft", `Of the arguments only the kinds are shown: ${more.values_error}. chaton jobs show ${more.jid} prints them.`));
+    else if (typeof more.values === "string") shown.push(element("p", "soft", `Arguments: ${plain(more.values)}.`));
+    else shown.push(element("h3", "", more.values.length ? "Arguments" : "No arguments"), ...more.values.map((one) => element("pre", "values", plain(JSON.stringify(one, null, 2), true))));
     if (more.error) shown.push(element("p", "bad wraps", plain(more.error)));
-    if (more.backtrace.length) shown.push(element("pre", "", plain(more.backtrace.join("\n"), true)));
+    if (more.backtrace.length) shown.push(element("pre", "trace", plain(more.backtrace.join("\n"), true)));
     else if (more.error) shown.push(element("p", "soft", "The job keeps no backtrace; its class may ask for one with options backtrace: 20."));
     const act = element("div", "bar");
     act.append(...jobActions(where, job));
@@ -638,14 +643,40 @@ async function loadBatches() {
   try {
     const { batches } = await get("batches.json");
     setText($("batches-note"), batches.length ? "" : "All batches have succeeded.");
-    sync($("batches"), batches, (b) => b.bid, row("", "soft", "n", "n", "n", "n", ""), (node, b) => {
-      const nested = b.children_pending ? `, and ${count(b.children_pending)} nested batches` : "";
-      fillCells(node, plain(b.description || "–"), b.parent ? `${b.bid}, in ${b.parent}` : b.bid, count(b.total), count(b.pending) + nested,
-        count(b.failures), when(b.created_at), b.dead ? "a job is dead" : b.complete ? "all ran, not all succeeded" : "runs");
-      setClass(node.children[6], b.dead ? "bad" : b.complete ? "warn" : "");
+    sync($("batches"), batches, (b) => b.bid, row("", "n", "share", "", "n", "n", "soft"), (node, b) => {
+      const done = b.total - b.pending, nested = b.children_pending ? `, ${count(b.children_pending)} nested batches have not` : "";
+      const state = b.dead ? "a job is dead" : b.complete ? "all ran, not all succeeded" : "runs";
+      fillCells(node, plain(b.description || "–"), `${count(done)} of ${count(b.total)}`, null, state + nested,
+        count(b.failures), when(b.created_at), b.parent ? `${b.bid}, in ${b.parent}` : b.bid);
+      share(node.children[2], b.total ? done / b.total : 0);
+      setClass(node.children[3], b.dead ? "bad" : b.complete ? "warn" : "");
       setClass(node.children[4], b.failures ? "n bad" : "n");
     });
   } catch (error) { setText($("batches-note"), `Batches are unknown: ${error.message}`); }
+}
+
+// Entries of `cron`, whose ticks only the store knows.
+async function loadCrons() {
+  const now = samples[samples.length - 1];
+  $("crons-part").hidden = !now.jobs.crons;
+  if (!now.jobs.crons || Date.now() - cronsAt < SEARCH_EVERY_MS) return;
+  cronsAt = Date.now();
+  let why = "";
+  try { crons = (await get("crons.json")).crons; } catch (error) { why = `Ticks are unknown: ${error.message}`; }
+  setText($("crons-note"), why);
+  sync($("crons"), crons, (c) => c.name, (c) => {
+    const made = row("", "n", "n", "act", "", "soft")();
+    made.children[3].append(button("Run now", () => ask(`Enqueue a job of ${c.name} (${c.class}) now?`, () => runCron(c.name), "Run")));
+    return made;
+  }, (node, c) => {
+    const tick = (at, none) => why ? "unknown" : at ? when(at) : none;
+    fillCells(node, c.name, tick(c.last_at, "none yet"), tick(c.next_at, "none"), null, c.queue ? `${c.class}, ${c.queue}` : c.class, `${c.schedule} ${c.zone}`);
+    for (const [index, at] of [[1, c.last_at], [2, c.next_at]]) node.children[index].title = at && !why ? new Date(at * 1000).toLocaleString() : "";
+  });
+}
+async function runCron(name) {
+  const done = await post("run-cron", { name });
+  if (done) notice(`A job of ${name} is enqueued: ${done.jid}.`);
 }
 
 // --- actions ----------------------------------------------------------------------------------------------------
@@ -745,6 +776,7 @@ async function poll() {
     setText($("updated"), new Date().toLocaleTimeString());
     loadHistory();
     loadBatches();
+    loadCrons();
     if (!find.filter && !find.group && !find.grouped || Date.now() - listedAt > SEARCH_EVERY_MS) list();
   } catch (error) {
     showAway(error.message);

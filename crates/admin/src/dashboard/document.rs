@@ -71,6 +71,7 @@ pub(crate) async fn document(state: &State) -> Value {
             "queue_time": times(&scrape.queue_time),
         },
         "jobs": {
+            "crons": config.dashboard.crons.len(),
             "store_error": store.as_ref().and_then(|sizes| sizes.as_ref().err()),
             "store": store.as_ref().and_then(|sizes| sizes.as_ref().ok()).map(stored),
             "classes": scrape.jobs.iter().map(|((class, queue), totals)| {

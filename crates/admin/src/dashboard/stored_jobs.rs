@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use serde_json::Value;
 use tokio::sync::Mutex;
+
+use super::CronEntry;
 
 /// How long a request waits for the store.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
@@ -41,7 +44,7 @@ pub struct StoredJob {
     pub error: Option<String>,
 }
 
-/// More about a job. Of its arguments only the kinds.
+/// More about a job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct JobDetails {
     /// The same as in a list, the error in full.
@@ -57,6 +60,13 @@ pub struct JobDetails {
     pub bid: Option<String>,
     /// The arguments by their kinds, such as `a string, an object of 2`.
     pub arguments: String,
+    /// The arguments as JSON, before the filters; `None`: they are too long.
+    #[serde(skip)]
+    pub raw_arguments: Option<String>,
+    /// Their values, filtered; `None`: not known, with the reason.
+    pub values: Option<Value>,
+    #[allow(missing_docs)]
+    pub values_error: Option<String>,
     /// Where the last error was raised, if the job keeps that.
     pub backtrace: Vec<String>,
 }
@@ -85,6 +95,9 @@ pub struct JobBatch {
     /// One of its jobs died.
     pub dead: bool,
 }
+
+/// The last tick of a cron entry and the next one (s since 1970).
+pub type CronTicks = (Option<f64>, Option<f64>);
 
 /// What is done with stored jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -330,6 +343,13 @@ pub trait JobSource: Send {
         filter: &JobFilter,
     ) -> Result<(usize, Option<usize>), String>;
 
+    /// The last tick that was enqueued and the next one of each entry (s since 1970), if there is one.
+    ///
+    /// # Errors
+    /// Why the store does not know.
+    fn crons(&mut self, application: &str, entries: &[CronEntry])
+        -> Result<Vec<CronTicks>, String>;
+
     /// Batches that have not succeeded, `max` at most.
     ///
     /// # Errors
@@ -400,6 +420,10 @@ mod tests {
             _: &JobFilter,
         ) -> Result<(usize, Option<usize>), String> {
             Ok((0, None))
+        }
+
+        fn crons(&mut self, _: &str, _: &[CronEntry]) -> Result<Vec<CronTicks>, String> {
+            Ok(vec![])
         }
 
         fn batches(&mut self, _: usize) -> Result<Vec<JobBatch>, String> {

@@ -5,10 +5,12 @@ use std::io::Read;
 use std::time::{Duration, Instant};
 
 use chaton_admin::dashboard::stored_jobs::{
-    JobAction, JobBatch, JobDetails, JobFilter, JobSource, StoredJob,
+    CronTicks, JobAction, JobBatch, JobDetails, JobFilter, JobSource, StoredJob,
 };
+use chaton_admin::dashboard::CronEntry;
 use chaton_admin::queues::{QueueSize, QueueSource, StoreSizes};
 use chaton_core::clock::wall_s;
+use chaton_jobs::cron::{CronMemory, Schedule};
 use chaton_jobs::document::{Document, Fields};
 use chaton_jobs::store::{
     self, BatchStatus, JobEntry, JobLocation, QueueStatus, Store, StoreError, StoreOptions,
@@ -25,6 +27,8 @@ const ERROR_IN_FULL_MAX: usize = 12_000;
 /// Lines of a backtrace that are shown, and bytes that are unpacked at most.
 const BACKTRACE_LINES_MAX: usize = 200;
 const BACKTRACE_BYTES_MAX: u64 = 256 << 10;
+/// Bytes of arguments whose values are shown. A worker filters them, and its pipe takes 64 KB.
+const VALUES_BYTES_MAX: usize = 16 << 10;
 /// Arguments whose kinds are shown.
 const KINDS_MAX: usize = 20;
 /// Entries among which a job is searched first.
@@ -163,6 +167,19 @@ impl JobSource for StoreJobs {
         Ok(self.find(&place, jid, offset)?.map(|entry| details(&entry)))
     }
 
+    fn crons(
+        &mut self,
+        application: &str,
+        entries: &[CronEntry],
+    ) -> Result<Vec<CronTicks>, String> {
+        let memory = CronMemory::load(&mut *self.0, application).map_err(sentence)?;
+        let ticks = entries.iter().map(|entry| {
+            let schedule = Schedule::new(&entry.name, &entry.schedule, &entry.zone)?;
+            Ok((memory.last_tick(&entry.name), schedule.next(wall_s())))
+        });
+        ticks.collect()
+    }
+
     fn batches(&mut self, max: usize) -> Result<Vec<JobBatch>, String> {
         let batches = self.0.batches(max).map_err(sentence)?.into_iter();
         let batch = |one: BatchStatus| JobBatch {
@@ -237,6 +254,11 @@ fn details(entry: &JobEntry) -> JobDetails {
         retried_at: time("retried_at"),
         bid: text("bid"),
         arguments: arguments.map(kinds).unwrap_or_default(),
+        raw_arguments: Some(arguments.unwrap_or("[]"))
+            .filter(|text| text.len() <= VALUES_BYTES_MAX)
+            .map(str::to_owned),
+        values: None,
+        values_error: None,
         backtrace: text("error_backtrace").map(|text| backtrace(&text)).unwrap_or_default(),
     }
 }
