@@ -233,8 +233,11 @@ fn base(segment: &Path) -> i64 {
     segment.file_stem().unwrap().to_str().unwrap().parse().unwrap()
 }
 
-/// Ways to lose the records of the third segment, or its first one; returns the first and the last.
-fn losses() -> Vec<fn(&Place) -> (i64, i64)> {
+/// Loses records of the third segment; returns the first and the last.
+type Loss = fn(&Place) -> (i64, i64);
+
+/// Ways to lose all of its records, or the first one.
+fn losses() -> Vec<Loss> {
     vec![
         |place| {
             let all = segments(place);

@@ -17,7 +17,7 @@
 //! is read too early runs one of them. The signal is SIGURG, as in Go's runtime: it is
 //! ignored by default, so it does no harm where it is not expected.
 
-use std::ffi::{c_int, c_uint, c_void, CStr};
+use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
 use std::sync::OnceLock;
 

@@ -11,12 +11,10 @@ mod requests;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use chaton_core::process::scoreboard::OwnGauges;
 use chaton_traces::span_context::SpanContext;
 use chaton_traces::tracing::Tracing;
 use chaton_traces::work_span::{set_current, with_current};
-use chaton_traces::Config;
-use magnus::{function, prelude::*, Error, RModule, Value};
+use magnus::{prelude::*, Error};
 
 #[cfg(feature = "streams")]
 pub use consumed::batch_begins;
@@ -26,9 +24,7 @@ pub use consumed::job_begins;
 pub use produced::{produced, ProducerSpan};
 pub use requests::{request_begins, responded};
 
-use crate::convert::{seconds, text};
-use crate::gvl::without_gvl_to_the_end;
-use crate::{error, handle};
+use crate::handle;
 
 /// What makes the spans of the process; never freed, because spans may be open on any thread.
 static TRACING: AtomicPtr<Tracing> = AtomicPtr::new(null_mut());

@@ -14,8 +14,7 @@ use chaton_streams::record::OwnedRecord;
 use magnus::gc::Marker;
 use magnus::rb_sys::{protect, AsRawValue, FromRawValue};
 use magnus::{
-    function, method, prelude::*, DataTypeFunctions, Error, RArray, RModule, Ruby, Symbol,
-    TypedData, Value,
+    method, prelude::*, DataTypeFunctions, Error, RArray, RModule, Ruby, Symbol, TypedData, Value,
 };
 use rb_sys::VALUE;
 

@@ -66,7 +66,7 @@ fn next(
             !locked_out.iter().any(|one| (one.slot, one.partition) == (slot, partition))
         };
         let others = buffer.is_pending(is_other);
-        if others && !(retries && !locked_out.is_empty()) {
+        if others && (!retries || locked_out.is_empty()) {
             return Some((buffer.take(is_other)?, LOCK_WAIT));
         }
         if let Some(taken) = locked_out.pop_front() {
