@@ -13,7 +13,7 @@ use redis_engine::{push_one, start};
 use redis_server::{job, TestRedis};
 
 /// Rights without which a worker starts.
-const OPTIONAL: [&str; 2] = ["+client|tracking", "+info"];
+const OPTIONAL: [&str; 3] = ["+client|tracking", "+info", "+wait"];
 /// Rights without which no connection is made. The server's errors name the command only, those of
 /// Redis 6.2 without its subcommand.
 const CONNECTING: [&str; 2] = ["+select", "+script|load"];

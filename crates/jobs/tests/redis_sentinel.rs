@@ -226,6 +226,38 @@ fn failovers_that_are_asked_for_are_followed_under_load() {
     engine.stop();
 }
 
+/// Each process connects anew, and so learns of the setting.
+fn set_min_replicas(server: &TestRedis, number: &str) {
+    assert_eq!(server.cli(&["CONFIG", "SET", "min-replicas-to-write", number]), "OK");
+    server.cli(&["CLIENT", "KILL", "TYPE", "normal"]);
+}
+
+#[test]
+fn nothing_that_was_confirmed_is_lost_in_a_failover_where_replicas_are_needed() {
+    let rounds = if std::env::var_os("CHATON_SOAK").is_some() { 10 } else { 2 };
+    let all = WatchedServers::start(60_000);
+    let (engine, feed) = start(all.options());
+    let (mut had, mut slowest) = (HashSet::new(), Duration::ZERO);
+    let stored = Pusher::beside(&all.options(), |pusher| {
+        for _ in 0..rounds {
+            wait_for("the replica to be in step", || all.are_in_step() && all.has_replica());
+            let old = all.primary();
+            // The new one has no replica at first.
+            set_min_replicas(&all.servers[old], "1");
+            set_min_replicas(&all.servers[1 - old], "0");
+            let stored = pusher.stored();
+            feed.wait_for("pushes", || pusher.stored() > stored + 50);
+            all.fail_over_to(1 - old);
+            let promoted = Instant::now();
+            let took = runs_on(&feed, pusher, promoted, &all.servers[1 - old], &mut had);
+            slowest = slowest.max(took);
+        }
+    });
+    feed.wait_for("all jobs that were confirmed", || stored.is_subset(&feed.ran.lock()));
+    println!("{} jobs, none lost, running again within {slowest:?}", stored.len());
+    engine.stop();
+}
+
 #[test]
 fn primaries_that_are_killed_are_replaced_under_load() {
     let rounds = if std::env::var_os("CHATON_SOAK").is_some() { 10 } else { 1 };

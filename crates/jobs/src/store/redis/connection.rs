@@ -21,6 +21,8 @@ use crate::store::traits::Result;
 const OLDEST: (u32, u32) = (6, 2);
 /// First version whose scripts declare flags (`#!lua flags=`).
 const SHEBANG: u32 = 7;
+/// How long a push waits for a replica to have it. One that is connected answers within a round trip.
+const CONFIRM: Duration = Duration::from_secs(1);
 /// A connection used within this time is not checked for a close.
 const FRESH: Duration = Duration::from_millis(1);
 
@@ -38,6 +40,8 @@ struct OpenConnection {
     used: Instant,
     /// [`ServerHandle::departures`] when it was made.
     departures: u64,
+    /// Whether the server refuses writes without a replica (`min-replicas-to-write`).
+    needs_replicas: bool,
     /// Names of [`SCRIPTS`], in their order.
     shas: Vec<Vec<u8>>,
     scripts: Vec<String>,
@@ -203,6 +207,34 @@ impl RedisConnection {
         open.stream.send(pipeline.bytes(), timeout).map_err(|e| self.fail(&e))
     }
 
+    /// Waits until a replica has what this connection wrote, where the server's `min-replicas-to-write` asks for
+    /// replicas. The server only refuses writes while it has none, and answers before they have a write: what it
+    /// confirms at the moment of a failover would be lost.
+    ///
+    /// # Errors
+    /// No replica has it in time: it may be stored, or lost.
+    pub fn confirm(&mut self) -> Result<()> {
+        if !self.open.as_ref().is_some_and(|open| open.needs_replicas) {
+            return Ok(());
+        }
+        let mut pipeline = Pipeline::new();
+        pipeline.begin(3).word("WAIT").number(1).number(CONFIRM.as_millis() as u64);
+        let reply = self.exchange(pipeline.bytes(), 1)?.pop().unwrap_or(RespValue::Nil);
+        // A user without the right to wait is answered as before.
+        if matches!(&reply, RespValue::Error(error) if error.starts_with("NOPERM")) {
+            return Ok(());
+        }
+        self.check(&reply)?;
+        if reply.count() > 0 {
+            return Ok(());
+        }
+        let why = format!("no replica has confirmed a push within {} s", CONFIRM.as_secs());
+        Err(StoreError {
+            in_doubt: true,
+            ..StoreError::unavailable(format!("{}: {why}", self.server.address.shown))
+        })
+    }
+
     /// Closes it; the next call connects again.
     pub fn close(&mut self) {
         self.open = None;
@@ -251,7 +283,9 @@ impl RedisConnection {
         let link = Transport::connect(address, &endpoint, address.connect_timeout);
         let (stream, used) = (RespStream::new(link.map_err(unreachable)?, cut), Instant::now());
         let (shas, scripts) = (Vec::new(), Vec::new());
-        let mut open = OpenConnection { stream, used, departures, shas, scripts };
+        let needs_replicas = false;
+        let mut open =
+            OpenConnection { stream, used, departures, needs_replicas, shas, scripts };
         let hello = self.hello();
         let timeout = address.answer_timeout.min(address.connect_timeout);
         let mut replies = open
@@ -266,6 +300,9 @@ impl RedisConnection {
             replies.next().map_or(Ok(()), |tracked| self.check(&tracked))?;
             return Ok(open);
         }
+        // The line is only there where the setting is.
+        let replication = replies.next().unwrap_or(RespValue::Nil).text();
+        open.needs_replicas = replication.contains("\nmin_slaves_good_slaves:");
         open.scripts = SCRIPTS.iter().map(|script| script.text(version.0 >= SHEBANG)).collect();
         let load = load_commands(&open.scripts);
         let shas = open.stream.exchange(load.bytes(), load.len(), address.answer_timeout);
@@ -295,6 +332,8 @@ impl RedisConnection {
         pipeline.command(&[b"INFO", b"memory"]);
         if self.tracking {
             pipeline.command(&[b"CLIENT", b"TRACKING", b"ON"]);
+        } else {
+            pipeline.command(&[b"INFO", b"replication"]);
         }
         pipeline
     }

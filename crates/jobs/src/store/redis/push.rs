@@ -19,6 +19,12 @@ impl RedisStore {
         if jobs.is_empty() {
             return Ok(Vec::new());
         }
+        let pushed = self.write_jobs(jobs)?;
+        self.conn.confirm()?;
+        Ok(pushed)
+    }
+
+    fn write_jobs(&mut self, jobs: &[NewJob<'_>]) -> Result<Vec<PushResult>> {
         if jobs.iter().any(|job| job.lock.is_some() || job.bid.is_some()) {
             let answers = self.push_script("", Duration::ZERO, jobs)?.items();
             let pushed = |holder: RespValue| match holder.text() {
