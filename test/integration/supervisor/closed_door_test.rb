@@ -139,7 +139,7 @@ class ClosedDoorTest < Minitest::Test
       assert_equal "hello", server.get.body
       status = server.status
       assert_equal "stopping", status["state"]
-      refute(status["workers"]&.any? { |worker| worker["ready"] })
+      assert_equal [false, "the server is stopping"], [status["ready"], status["unready"].first]
       assert_equal 0, server.stop("QUIT")
     end
 
