@@ -284,8 +284,7 @@ impl RedisConnection {
         let (stream, used) = (RespStream::new(link.map_err(unreachable)?, cut), Instant::now());
         let (shas, scripts) = (Vec::new(), Vec::new());
         let needs_replicas = false;
-        let mut open =
-            OpenConnection { stream, used, departures, needs_replicas, shas, scripts };
+        let mut open = OpenConnection { stream, used, departures, needs_replicas, shas, scripts };
         let hello = self.hello();
         let timeout = address.answer_timeout.min(address.connect_timeout);
         let mut replies = open
