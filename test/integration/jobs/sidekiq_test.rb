@@ -88,7 +88,7 @@ class JobsBesideSidekiqTest < Minitest::Test
     server.eventually("the limit holds the other one up") { documents(console, "scheduled").size == 1 }
     assert_equal 1, server.record.count("began")
     extra = documents(console, "scheduled").first.fetch("chaton")
-    assert_equal %w[deadline expires_at limits lock until], extra.keys.sort
+    assert_equal %w[deadline expires_at limits lock since until], extra.keys.sort
     refute documents(console, "scheduled").first.key?("unique_for")
     server.write("go", "")
     server.eventually("both ran") { server.record.count == 2 }
