@@ -37,7 +37,7 @@ class RequestIdTest < Minitest::Test
     assert_equal 0, server.stop
     lines = server.log.lines.map { |line| JSON.parse(line) }
     named = lines.select { |line| line["request_id"] == "a\"b" }
-    assert_equal ["said by the application", "the application failed", nil], named.map { |line| line["message"] }
+    assert_equal ["said by the application", "the application failed", "request"], named.map { |line| line["message"] }
     assert_equal ["in two lines"], named.first["backtrace"]
     assert_equal "/raise", named.last["target"]
   end
