@@ -95,7 +95,7 @@ class JobTest < JobsUnitCase
           print e.message
         end
       RUBY
-      assert_includes seen, "no jobs are configured: write `jobs { store"
+      assert_includes seen, "no jobs are configured: write `jobs { }` into "
     end
   end
 end

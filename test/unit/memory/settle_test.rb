@@ -106,7 +106,7 @@ class SettleTest < Minitest::Test
     @output = StringIO.new
     File.write(File.join(@dir, "chaton.rb"), config)
     @plan = Dir.chdir(@dir) { Chaton::Config.load({ config_file: "chaton.rb" }, env: {}) }
-    log = Chaton::Telemetry::Log.new(format: :human, level: :info, io: @output)
+    log = Chaton::Telemetry::Log.new(format: :human, level: :debug, io: @output)
     Chaton::Memory::Settle.new(@plan, log: log, gc: gc, process: process).call
   end
 end

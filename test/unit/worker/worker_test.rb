@@ -36,6 +36,13 @@ class WorkerUnitTest < Minitest::Test
     [@server, @theirs, @log_reader, @log_writer, @channel].each { |one| one.close unless one.closed? }
   end
 
+  Memory = Struct.new(:scoreboard, :in_flight_table, :batch_table)
+
+  class Scoreboard
+    def initialize(io) = @io = io
+    def note_orphaned(slot) = @io.puts("noted: #{slot} is orphaned")
+  end
+
   def test_it_reports_ready_serves_and_exits
     start
     assert_equal [:ready], read_messages
@@ -56,7 +63,7 @@ class WorkerUnitTest < Minitest::Test
     read_messages
     @channel.close
     assert_predicate wait, :success?
-    assert_match(/the supervisor has gone/, @log_reader.read_nonblock(4096))
+    assert_match(/the supervisor has gone.*noted: 0 is orphaned/m, @log_reader.read_nonblock(4096))
   end
 
   def test_a_failed_boot_reports_its_reason
@@ -115,7 +122,7 @@ class WorkerUnitTest < Minitest::Test
     plan = Plan.new(hooks: hooks, shutdown_timeout_s: shutdown_timeout_s, roles: roles)
     log = Chaton::Telemetry::Log.new(io: @log_writer)
     context = Chaton::Worker::ForkContext.new(plan: plan, loaded: true, app: app, sockets: [@server], log: log,
-                                              service: QuietService)
+                                              memory: Memory.new(Scoreboard.new(@log_writer)), service: QuietService)
     @pid = fork do
       @channel.close
       worker = Chaton::Worker.new(context, index: 0, scoreboard_slot: 0, generation: 0, channel: @theirs)
