@@ -109,11 +109,11 @@ fn pour(log: &dyn RecordLog, topic: &str, stop: &Done) -> usize {
 }
 
 /// Two members, then four, then one, while records come; each record is
-/// committed, and by one member only.
-fn come_and_go(protocol: Protocol) {
+/// committed, and by one member only. With `eof` the members hear of each end that they reach.
+fn come_and_go(protocol: Protocol, eof: bool) {
     let log = kafka_support::log();
     let topic = topic(&*log, PARTITIONS);
-    let group = group("many", &topic, protocol);
+    let group = GroupSettings { eof, ..group("many", &topic, protocol) };
     let (log, topic, group) = (&*log, topic.as_str(), &group);
     let done: Vec<Done> = (0..5).map(|_| Done::default()).collect();
     let [flow, members @ ..] = &done[..] else { unreachable!() };
@@ -151,12 +151,22 @@ fn come_and_go(protocol: Protocol) {
 
 #[test]
 fn members_come_and_go_under_load() {
-    come_and_go(Protocol::Classic);
+    come_and_go(Protocol::Classic, false);
 }
 
 #[test]
 fn members_of_the_consumer_protocol_come_and_go_under_load() {
-    come_and_go(Protocol::Consumer);
+    come_and_go(Protocol::Consumer, false);
+}
+
+#[test]
+fn members_that_hear_of_ends_come_and_go_under_load() {
+    come_and_go(Protocol::Classic, true);
+}
+
+#[test]
+fn members_of_the_consumer_protocol_that_hear_of_ends_come_and_go_under_load() {
+    come_and_go(Protocol::Consumer, true);
 }
 
 #[test]

@@ -51,6 +51,7 @@ pub struct KafkaMember {
     errors: ErrorReporter,
     refusals: RefusalCheck,
     start: Start,
+    eof: bool,
     name: String,
     answer_timeout: Duration,
     statistics: Option<BrokerStatistics>,
@@ -94,6 +95,7 @@ impl KafkaMember {
             reported_later: Vec::new(),
             errors: ErrorReporter::new(&config.address),
             start: group.start,
+            eof: group.eof,
             name,
             answer_timeout: Duration::from_millis(config.settings.answer_timeout_ms),
             statistics,
@@ -195,7 +197,7 @@ impl KafkaMember {
                 continue;
             };
             queue.notify(self.notifier.fd());
-            self.queues.insert(partition, PartitionQueue::new(queue));
+            self.queues.insert(partition, PartitionQueue::new(queue, self.eof));
         }
         Ok(())
     }

@@ -17,6 +17,10 @@ pub struct PartitionQueue {
     pointers: Vec<*mut sys::rd_kafka_message_t>,
     /// Messages that are errors.
     pub errors: Vec<KafkaError>,
+    /// Ends are reported among the records. librdkafka's call for many records counts such a report as the
+    /// record that will come next (`rd_kafka_q_serve_rkmessages`, 2.12), and a partition that goes on after a
+    /// rebalance would begin behind that record. Its call for one record does not.
+    reports_ends: bool,
     queue: EventQueue,
 }
 
@@ -24,8 +28,9 @@ pub struct PartitionQueue {
 unsafe impl Send for PartitionQueue {}
 
 impl PartitionQueue {
-    pub fn new(queue: EventQueue) -> Self {
-        Self { taken: VecDeque::new(), pointers: Vec::new(), errors: Vec::new(), queue }
+    pub fn new(queue: EventQueue, reports_ends: bool) -> Self {
+        let (taken, pointers) = (VecDeque::new(), Vec::new());
+        Self { taken, pointers, errors: Vec::new(), reports_ends, queue }
     }
 
     /// All available records within the limits.
@@ -55,6 +60,12 @@ impl PartitionQueue {
     fn refill(&mut self, wanted: usize) -> bool {
         if self.taken.is_empty() {
             let taken = &mut self.taken;
+            if self.reports_ends {
+                taken.extend(
+                    std::iter::from_fn(|| self.queue.take_one()).take(wanted.min(TAKE_MAX)),
+                );
+                return !taken.is_empty();
+            }
             self.queue.take(&mut self.pointers, wanted.min(TAKE_MAX), |one| taken.push_back(one));
         }
         !self.taken.is_empty()

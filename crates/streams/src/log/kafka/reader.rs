@@ -55,7 +55,7 @@ impl KafkaReader {
         main.notify(notifier.fd());
         topic.read(partition.number, offset, &queue).map_err(explained)?;
         Ok(Self {
-            reading: PartitionQueue::new(queue),
+            reading: PartitionQueue::new(queue, false),
             main,
             topic,
             partition: partition.clone(),

@@ -139,6 +139,15 @@ impl EventQueue {
         pointers.len()
     }
 
+    /// The next record or error, without waiting.
+    pub fn take_one(&self) -> Option<FetchedMessage> {
+        // SAFETY: our queue; the message is ours from then on.
+        unsafe {
+            let message = sys::rd_kafka_consume_queue(self.raw, 0);
+            (!message.is_null()).then(|| FetchedMessage::own(message))
+        }
+    }
+
     pub fn handle(&self) -> &Arc<ClientHandle> {
         &self.handle
     }
