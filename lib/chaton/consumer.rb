@@ -160,6 +160,8 @@ module Chaton
       begin
         @transaction = Streams::Transaction.new(@batch, @factory&.limits)
         answer = yield @transaction
+        # What is written beside the transaction.
+        Streams::Deliveries.wait if @factory&.wait_for_deliveries?
         @transaction.commit
         answer
       ensure

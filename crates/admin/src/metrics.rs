@@ -61,6 +61,7 @@ pub(crate) struct TopicTotals {
     /// The time of the oldest record that is not done (ms since 1970); 0 without one.
     pub oldest_ms: u64,
     pub rebalances: u64,
+    pub overdue: u64,
 }
 
 impl TopicTotals {
@@ -214,6 +215,7 @@ impl Scrape {
                 totals.partitions += topic.partitions.load(Relaxed);
                 totals.stopped += topic.stopped.load(Relaxed);
                 totals.paused += topic.paused.load(Relaxed);
+                totals.overdue += topic.overdue.load(Relaxed);
                 totals.rebalances += topic.rebalances.load(Relaxed);
                 totals.oldest_ms = older(totals.oldest_ms, topic.oldest_ms.load(Relaxed));
                 undelivered += topic.undelivered.load(Relaxed);
@@ -234,6 +236,7 @@ impl Scrape {
                 sum.stopped += totals.stopped;
                 sum.paused += totals.paused;
                 sum.rebalances += totals.rebalances;
+                sum.overdue += totals.overdue;
                 sum.oldest_ms = older(sum.oldest_ms, totals.oldest_ms);
             }
         }

@@ -109,7 +109,7 @@ pub(crate) trait BatchOwner: Send + Sync {
 
     /// Writes records and commits in one transaction.
     fn transact(
-        &self,
+        self: Arc<Self>,
         batch: &Batch,
         records: &[OwnedRecord],
         through: Option<i64>,
@@ -363,7 +363,7 @@ impl Batch {
     /// `Fenced` when the partition was revoked; otherwise the error of the log.
     pub fn transact(&self, records: Vec<OwnedRecord>, through: Option<i64>) -> log::Result<()> {
         match &self.attachment {
-            Attachment::Partition(partition) => partition.transact(self, &records, through),
+            Attachment::Partition(partition) => partition.clone().transact(self, &records, through),
             Attachment::Detached(calls) => {
                 let mut calls = calls.lock();
                 calls.marked.extend(through.into_iter().flat_map(|offset| self.through(offset)));

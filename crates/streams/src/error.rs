@@ -15,6 +15,8 @@ pub enum ErrorKind {
     Corrupt,
     /// A newer group member or transactional producer has taken over.
     Fenced,
+    /// It may have been done or not, and cannot be found out now.
+    Unknown,
     /// An argument is wrong, for example a record that is too large.
     Invalid,
 }

@@ -17,6 +17,7 @@
 
 pub mod admin_call;
 pub mod batch;
+pub mod commit_notes;
 pub mod delivery_errors;
 pub mod engine;
 pub mod error;

@@ -84,6 +84,9 @@ pub struct Assignment {
     pub committed: Option<i64>,
     /// The metadata of that commit.
     pub metadata: String,
+    /// The group has not committed here: `committed` and `metadata` are where the member begins, by
+    /// [`commit_notes`](crate::commit_notes), and are to be committed at once.
+    pub is_first: bool,
 }
 
 /// Records that were durable, and that no file of the log contains any more.
@@ -148,6 +151,12 @@ pub trait GroupMember: Send {
         None
     }
 
+    /// The offset up to which all was fetched when the last fetch returned `None`: behind the last record, or
+    /// behind offsets that have none. A log whose offsets all have records returns `None`.
+    fn position(&self, _partition: &Partition) -> Option<i64> {
+        None
+    }
+
     /// Makes the next fetch begin at this position.
     ///
     /// # Errors
@@ -208,16 +217,20 @@ pub trait Producer: Send + Sync {
 
 /// Writes records and commits in transactions.
 pub trait TransactionalProducer: Send {
-    /// Runs one transaction: all of it becomes visible or nothing.
+    /// Runs one transaction: all of it becomes visible or nothing. Gives up, with `Unknown` if need be,
+    /// when its outcome is no longer `wanted`.
     ///
     /// # Errors
-    /// `Fenced` if the member no longer owns the partitions; nothing is written then.
+    /// `Fenced` if the member no longer owns the partitions. Nothing is written then, as with every
+    /// error but `Unknown`: after that the partitions have to be assigned anew, because the log
+    /// assigns them once it knows.
     fn transact(
         &mut self,
         records: &[OwnedRecord],
         group: &str,
         member: &[u8],
         commits: &[Commit],
+        wanted: &dyn Fn() -> bool,
     ) -> Result<()>;
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use chaton_streams::batch::{BatchKind, BatchOutcome, BatchVerdict};
 use chaton_streams::engine::{EngineSettings, RecordOrder, RouteSettings, Throttle};
-use chaton_streams::log::Position;
+use chaton_streams::log::{Assignment, ErrorKind, MemberEvent, Position};
 use chaton_streams::record::OwnedRecord;
 use engine_support::memory::MemoryLog;
 use engine_support::{failed, offsets, route, settings, until, EngineHarness, LONG};
@@ -305,7 +305,7 @@ fn a_transaction_writes_and_commits() {
     let again = harness.batch_of(10..20);
     assert_eq!(again.attempt(), 1);
     let ids = harness.log.state.lock().transactors.clone();
-    assert!(ids.len() == 2 && ids[0] != ids[1], "one made anew after the failure: {ids:?}");
+    assert_eq!(ids.len(), 1, "the same producer goes on after the failure");
     assert!(ids[0].starts_with("app-events-"), "{ids:?}");
 }
 
@@ -350,4 +350,124 @@ fn a_restart_skips_records_done_beyond_the_head() {
 fn count(log: &MemoryLog, lane: usize) -> usize {
     let keys = log.written("events").into_iter().filter_map(|record| record.key);
     keys.filter(|key| crc32c::crc32c(key) as usize % 3 == lane).count()
+}
+
+#[test]
+fn the_offset_at_which_a_group_begins_is_committed_before_any_record() {
+    let log = MemoryLog::new(1);
+    log.write(0, 7, keyless);
+    {
+        let mut state = log.state.lock();
+        (state.assigns, state.fail_commits) = (false, 1);
+    }
+    let harness = EngineHarness::new(log.clone(), settings(vec![route("events")]));
+    let assignment =
+        Assignment { committed: Some(7), metadata: ";3".into(), is_first: true, ..log.assigned(0) };
+    log.report(MemberEvent::Assigned(vec![assignment]));
+    until("the commit", || harness.committed(0) == Some(7));
+    assert_eq!(log.committed("app", 0).unwrap().metadata, ";3");
+    log.write(0, 2, keyless);
+    harness.batch_of(7..9).finish(BatchOutcome::Done);
+    until("the next commit", || harness.committed(0) == Some(9));
+    assert_eq!(log.committed("app", 0).unwrap().metadata, ";3");
+    harness.end();
+}
+
+#[test]
+fn a_transaction_whose_end_is_unknown_is_not_repeated_before_the_log_knows() {
+    let log = MemoryLog::new(1);
+    log.write(0, 20, keyless);
+    log.state.lock().lose_answer = true;
+    let route = RouteSettings { transactional: true, ..route("events") };
+    let harness = EngineHarness::new(log, settings(vec![route]));
+    let batch = harness.batch_of(0..10);
+    let record = OwnedRecord { topic: "out".into(), ..OwnedRecord::default() };
+    let error = batch.transact(vec![record.clone()], Some(9)).unwrap_err();
+    assert_eq!((error.kind, batch.is_revoked()), (ErrorKind::Unknown, true));
+    assert_eq!(batch.finish(failed("LogFenced")), BatchVerdict::Dropped);
+    // The group is joined anew, and goes on behind what was committed.
+    let notice = harness.batch();
+    assert_eq!(notice.kind(), BatchKind::Revoked);
+    notice.finish(BatchOutcome::Done);
+    harness.batch_of(10..20).transact(vec![record], Some(19)).unwrap();
+    assert_eq!(harness.log.written("out").len(), 2);
+    assert_eq!(harness.log.state.lock().members, 2);
+}
+
+#[test]
+fn a_dead_letter_that_is_too_large_is_written_with_less_of_its_record() {
+    let log = MemoryLog::new(1);
+    let value = |bytes: usize| OwnedRecord {
+        key: Some(b"k".to_vec()),
+        value: Some(vec![b'v'; bytes]),
+        headers: vec![(b"h".to_vec(), Some(b"own".to_vec()))],
+        ..OwnedRecord::default()
+    };
+    // The message of 5,000 letters does not fit with the first, and nothing with the second.
+    for bytes in [1_000, 9_000, 0] {
+        log.append("events", 0, value(bytes));
+    }
+    log.state.lock().record_bytes_max = Some(2_000);
+    let dead_letter = Some("events.dead".into());
+    let route = RouteSettings { attempts_max: Some(1), dead_letter, batch: 1, ..route("events") };
+    let harness = EngineHarness::new(log, settings(vec![route]));
+    for offset in 0..2 {
+        let (class, message) = ("Boom".into(), "x".repeat(5_000));
+        harness.batch_of([offset]).finish(BatchOutcome::Failed { class, message });
+    }
+    harness.batch_of([2]).finish(BatchOutcome::Done);
+    until("the commit", || harness.committed(0) == Some(3));
+    let letters = harness.log.written("events.dead");
+    let header = |letter: &OwnedRecord, name: &str| {
+        let found = letter.headers.iter().find(|header| header.0 == name.as_bytes());
+        found.map(|header| String::from_utf8(header.1.clone().unwrap()).unwrap())
+    };
+    let sizes = letters.iter().map(|one| one.value.as_ref().map(Vec::len)).collect::<Vec<_>>();
+    assert_eq!(sizes, [Some(1_000), None]);
+    for (letter, (own, omitted)) in letters.iter().zip([(Some("own"), None), (None, Some("9000"))])
+    {
+        assert_eq!(letter.key.as_deref(), Some(&b"k"[..]));
+        assert_eq!(header(letter, "error_message").unwrap().len(), 200);
+        assert_eq!(header(letter, "h").as_deref(), own);
+        assert_eq!(header(letter, "source_value_bytes").as_deref(), omitted);
+    }
+    assert_eq!(header(&letters[1], "source_offset").as_deref(), Some("1"));
+}
+
+#[test]
+fn a_batch_that_runs_for_too_long_is_told_of_at_growing_intervals() {
+    let log = MemoryLog::new(1);
+    log.write(0, 20, keyless);
+    let gauges = OwnGauges::new(Arc::new(Scoreboard::new(1).unwrap()), 0);
+    let mut settings = settings(vec![route("events")]);
+    settings.gauges = Some(gauges.clone());
+    // A look in each second: the first one that finds it running, one after the bound, and one after twice the time.
+    settings.groups[0].group.max_poll_interval_ms = 900;
+    let harness = EngineHarness::new(log, settings);
+    let overdue = || gauges.counters().topics[0].overdue.load(Relaxed);
+    let batch = harness.batch_of(0..10);
+    let told = || harness.queue.lines();
+    until("two lines", || told().len() == 2);
+    let expected = "streams: group app: events/0 @0-9 has been running for 1 s";
+    assert!(told()[0].starts_with(expected), "{:?}", told());
+    assert!(told()[1].contains("for 2 s") || told()[1].contains("for 1 s"), "{:?}", told());
+    assert_eq!(overdue(), 1);
+    batch.finish(BatchOutcome::Done);
+    harness.batch_of(10..20).finish(BatchOutcome::Done);
+    until("the gauge goes back", || overdue() == 0);
+    assert_eq!(told().len(), 2);
+}
+
+#[test]
+fn offsets_without_a_record_at_the_end_are_committed() {
+    let log = MemoryLog::new(1);
+    log.write(0, 10, keyless);
+    log.state.lock().gaps.insert(("events".into(), 0), 2);
+    let harness = EngineHarness::new(log, settings(vec![route("events")]));
+    harness.batch_of(0..10).finish(BatchOutcome::Done);
+    until("the commit", || harness.committed(0) == Some(12));
+    harness.log.write(0, 1, keyless);
+    harness.batch_of([12]).finish(BatchOutcome::Done);
+    until("the next commit", || harness.committed(0) == Some(13));
+    harness.end();
 }

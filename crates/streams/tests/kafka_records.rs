@@ -135,10 +135,10 @@ fn aborted_records_are_not_visible() {
     let topic = topic_with(&*log, 1, &[("max.message.bytes", "2000")]);
     let mut transactor = log.transactional_producer(&name("id")).unwrap();
     let records = [owned(&topic, b"0"), owned(&topic, &[b'x'; 10_000])];
-    let error = transactor.transact(&records, "g", b"", &[]).unwrap_err();
+    let error = transactor.transact(&records, "g", b"", &[], &|| true).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Invalid, "{error}");
     assert!(error.message.contains(&topic), "{error}");
-    transactor.transact(&[owned(&topic, b"1")], "g", b"", &[]).unwrap();
+    transactor.transact(&[owned(&topic, b"1")], "g", b"", &[], &|| true).unwrap();
     assert_eq!(read(&*log, &topic, 0, Position::Earliest, 1), ["1"]);
     let mut member = TestMember::join(&*log, &GroupSettings::for_tests(&name("group"), &[&topic]));
     member.read(1);
@@ -151,13 +151,13 @@ fn a_second_producer_of_an_id_fences_the_first() {
     let topic = topic(&*log, 1);
     let id = name("id");
     let mut first = log.transactional_producer(&id).unwrap();
-    first.transact(&[owned(&topic, b"0")], "g", b"", &[]).unwrap();
+    first.transact(&[owned(&topic, b"0")], "g", b"", &[], &|| true).unwrap();
     let mut second = log.transactional_producer(&id).unwrap();
-    second.transact(&[owned(&topic, b"1")], "g", b"", &[]).unwrap();
-    let error = first.transact(&[owned(&topic, b"2")], "g", b"", &[]).unwrap_err();
+    second.transact(&[owned(&topic, b"1")], "g", b"", &[], &|| true).unwrap();
+    let error = first.transact(&[owned(&topic, b"2")], "g", b"", &[], &|| true).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Fenced, "{error}");
     // A new handle, so the first may go on if it will.
-    first.transact(&[owned(&topic, b"3")], "g", b"", &[]).unwrap();
+    first.transact(&[owned(&topic, b"3")], "g", b"", &[], &|| true).unwrap();
     assert_eq!(read(&*log, &topic, 0, Position::Earliest, 3), ["0", "1", "3"]);
 }
 
@@ -172,7 +172,8 @@ fn an_unknown_topic_fails_its_transaction() {
     let member = member.member.identity();
     let commits = [commit(&topic, 0, 7, "")];
     let records = [owned(&topic, b"0"), owned(&name("none"), b"1")];
-    let error = transactor.transact(&records, &group.name, &member, &commits).unwrap_err();
+    let error =
+        transactor.transact(&records, &group.name, &member, &commits, &|| true).unwrap_err();
     assert_eq!(error.kind, ErrorKind::UnknownTopic, "{error}");
     assert_eq!(log.admin().unwrap().committed(&group.name).unwrap(), []);
     let mut reader = log.reader(&partition(&topic, 0), Position::Earliest).unwrap();

@@ -136,7 +136,7 @@ fn every_client_reports_an_unreachable_broker() {
     let error = log.reader(&partition("none", 0), Position::Earliest).err().unwrap();
     assert_eq!(error.kind, ErrorKind::Unreachable, "{error}");
     let mut transactor = log.transactional_producer("t").unwrap();
-    let error = transactor.transact(&[], "g", b"", &[]).unwrap_err();
+    let error = transactor.transact(&[], "g", b"", &[], &|| true).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unreachable, "{error}");
 }
 

@@ -354,7 +354,7 @@ fn transact(folder: &str) {
         };
         let commits = [commit("from", 0, number + 1, "")];
         let member = member.member.identity();
-        transactor.transact(&[record(0), record(1)], "g", &member, &commits).unwrap();
+        transactor.transact(&[record(0), record(1)], "g", &member, &commits, &|| true).unwrap();
         say(&number.to_string());
         number += 1;
     }
@@ -481,7 +481,7 @@ fn a_full_disk_is_said_and_nothing_is_lost() {
     let mut transactor = log.transactional_producer("one").unwrap();
     let member = member.member.identity();
     let commits = [commit("t", 0, 1, "")];
-    let error = transactor.transact(&[large], "g", &member, &commits).unwrap_err();
+    let error = transactor.transact(&[large], "g", &member, &commits, &|| true).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Full, "{error}");
     assert_eq!((end(), log.admin().unwrap().committed("g").unwrap()), (before, vec![]));
 }

@@ -86,6 +86,55 @@ class StreamsDeliveryTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
+  # What is written beside a transaction, like what it marks.
+  def test_the_marks_of_a_transaction_wait_as_well
+    create(partitions: 1)
+    log.write(topic, [["a"]])
+    server = boot_streams(<<~RUBY, topics: route(wait_for_deliveries: true, transactional: true, backoff: 0.1))
+      class EventsConsumer < Chaton::Consumer
+        def consume(batch)
+          transaction do |tx|
+            batch.each { |record| Chaton.produce(#{topic("out").dump}, record.raw) }
+            tx.mark(batch)
+          end
+        end
+      end
+    RUBY
+    server.eventually("it fails", timeout_s: 40) { server.log.include?("a batch failed; it is retried") }
+    assert_empty log.committed(group)
+    create("out", partitions: 1)
+    assert_all_committed(server, timeout_s: 60)
+    assert_equal 0, server.stop
+  end
+
+  def test_a_batch_waits_while_kafka_is_dead
+    @kafka = KafkaBroker.new.start
+    (@stores ||= []) << @kafka
+    create(partitions: 1)
+    create("out", partitions: 1)
+    log.write(topic, [["a"]])
+    line = route(wait_for_deliveries: true, backoff: 0.1)
+    server = boot_streams(<<~RUBY, topics: ["delivery_timeout 4", line])
+      class EventsConsumer < Chaton::Consumer
+        def consume(batch)
+          File.write("producing", attempt.to_s)
+          sleep 0.02 until File.exist?("go")
+          batch.each { |record| Chaton.produce(#{topic("out").dump}, record.raw) }
+        end
+      end
+    RUBY
+    server.eventually("it produces") { lines(server, "producing").any? }
+    kafka.kill
+    File.write(server.path("go"), "")
+    server.eventually("it fails", timeout_s: 40) { server.log.include?("a batch failed; it is retried") }
+    assert_match(/error=Chaton::LogUnavailable/, server.log)
+    kafka.start
+    assert_all_committed(server, timeout_s: 60)
+    assert_includes log.read(topic("out")).map { |record| record[:value] }, "a"
+    assert_operator Integer(lines(server, "producing").first), :>, 1
+    assert_equal 0, server.stop
+  end
+
   private
 
   def lines(server, name) = File.exist?(server.path(name)) ? File.readlines(server.path(name), chomp: true) : []

@@ -56,6 +56,26 @@ class StreamsFailureTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
+  # With the headers they are larger than a topic takes (1,048,588 bytes): the first with all of its message, the second
+  # with any.
+  each_log def test_a_record_that_fills_a_message_becomes_a_dead_letter
+    create(partitions: 1)
+    create("dead", partitions: 1)
+    log.write(topic, [1_047_000, 1_048_300, 5].map { |bytes| ["v" * bytes] })
+    server = boot_streams(<<~RUBY, topics: route(dead_letter: topic("dead"), batch: 1, **AGAIN, retries: 0))
+      class EventsConsumer < Chaton::Consumer
+        def consume(batch) = batch.each { |record| raise "x" * 3_000 if record.raw.bytesize > 5 }
+      end
+    RUBY
+    assert_all_committed(server)
+    dead = log.read(topic("dead"))
+    assert_equal([1_047_000, nil], dead.map { |record| record[:value]&.bytesize })
+    assert_equal([nil, "1048300"], dead.map { |record| record[:headers]["source_value_bytes"] })
+    assert_equal([200, 200], dead.map { |record| record[:headers]["error_message"].size })
+    assert_match(/WARN .*a dead letter to #{topic("dead")}: .*; it is written with less of its record/, server.log)
+    assert_equal 0, server.stop
+  end
+
   # Without a dead-letter topic the partition retries for ever, and the other partitions continue.
   each_log def test_without_a_dead_letter_topic_only_that_partition_waits
     server = poisoned(**AGAIN.except(:retries))

@@ -68,6 +68,24 @@ class StreamsTransactionTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
+  # The topic of the copies ends with the marker of a transaction.
+  def test_the_lag_behind_a_transaction_becomes_zero
+    create(partitions: 1)
+    create("out", partitions: 1)
+    log.write(topic, [%w[a], %w[b]])
+    copies = <<~RUBY
+      class CopiesConsumer < Chaton::Consumer
+        def consume(batch) = batch.each { |record| Evidence.did(record) }
+      end
+    RUBY
+    topics = [SESSION, route(transactional: true), route("out", consumer: "CopiesConsumer", group: topic("copies"))]
+    server = boot_streams(CONSUMER.sub("OUT", topic("out")) + copies, topics: topics, config: StreamsServer::QUICK)
+    # Two records and a marker.
+    server.eventually("all is committed") { log.committed(topic("copies"))[[topic("out"), 0]] == 3 }
+    assert log.done?(topic("copies"), topic("out"))
+    assert_equal 0, server.stop
+  end
+
   private
 
   def fill

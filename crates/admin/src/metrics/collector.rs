@@ -215,7 +215,7 @@ impl Scrape {
                 counter(&mut one, &labels, value(totals) as f64)?;
             }
         }
-        let rows: [Row; 4] = [
+        let rows: [Row; 5] = [
             (
                 "stream_lag",
                 "Records that are not done, in the partitions that this server has; up to 1 s old",
@@ -230,6 +230,11 @@ impl Scrape {
             ("stream_paused_partitions", "Those of them that their consumer has paused", |topic| {
                 topic.paused
             }),
+            (
+                "stream_overdue_batches",
+                "Batches that have been running for longer than max_poll_interval; up to 1 s old",
+                |topic| topic.overdue,
+            ),
         ];
         for (name, help, value) in rows {
             let mut one = metric(encoder, name, MetricType::Gauge, None, help)?;

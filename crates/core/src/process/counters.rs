@@ -144,6 +144,8 @@ pub struct TopicCounters {
     pub stopped: AtomicU64,
     /// A gauge: those that their consumer has paused.
     pub paused: AtomicU64,
+    /// A gauge: batches that have been running for longer than `max_poll_interval`.
+    pub overdue: AtomicU64,
     /// Times that partitions were assigned, revoked or lost.
     pub rebalances: AtomicU64,
     /// Records that this worker has produced, that were not written, and whose receipt nobody has read. Counted

@@ -384,9 +384,14 @@ impl Scoreboard {
         self.slot(index).clear();
         if self.slot(index).counted.load(Relaxed) != 0 {
             for topic in &self.counters(index).topics {
-                for gauge in
-                    [&topic.lag, &topic.oldest_ms, &topic.partitions, &topic.stopped, &topic.paused]
-                {
+                for gauge in [
+                    &topic.lag,
+                    &topic.oldest_ms,
+                    &topic.partitions,
+                    &topic.stopped,
+                    &topic.paused,
+                    &topic.overdue,
+                ] {
                     gauge.store(0, Relaxed);
                 }
             }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::group::ConsumerGroup;
-use super::partition_state::{Now, PartitionState, PendingDeadLetter};
+use super::partition_state::{LetterEnd, Now, PartitionState, PendingDeadLetter};
 use super::room::{RoomWait, RoomWaiter};
 use super::route::Route;
 use super::stats::PartitionStats;
@@ -25,8 +25,26 @@ struct Inner {
     state: PartitionState,
     /// The batch in flight of each lane.
     in_flight: Vec<Weak<Batch>>,
+    /// The batch that runs in each lane, as last seen.
+    running: Vec<RunningBatch>,
     /// The last fetch found nothing; the log reports when there is more.
     exhausted: bool,
+}
+
+/// How long a batch has been running.
+#[derive(Clone, Copy, Default)]
+struct RunningBatch {
+    id: u64,
+    /// When it was first seen running.
+    since_ns: u64,
+    /// It is told of when it has been running for this long.
+    tell_after_ns: u64,
+}
+
+/// A batch that runs for too long.
+pub(super) struct OverdueBatch {
+    pub what: String,
+    pub ran_ns: u64,
 }
 
 /// An assigned partition.
@@ -67,13 +85,14 @@ impl AssignedPartition {
         generation: u64,
     ) -> Arc<Self> {
         let state = PartitionState::new(route, assigned, generation, Now::read(), Rng::new());
-        let in_flight = (0..route.settings.lanes()).map(|_| Weak::new()).collect();
+        let in_flight: Vec<_> = (0..route.settings.lanes()).map(|_| Weak::new()).collect();
+        let running = vec![RunningBatch::default(); in_flight.len()];
         Arc::new(Self {
             partition: assigned.partition.clone(),
             generation,
             group: group.clone(),
             route: route.clone(),
-            inner: Mutex::new(Inner { state, in_flight, exhausted: false }),
+            inner: Mutex::new(Inner { state, in_flight, running, exhausted: false }),
             end: AtomicI64::new(-1),
             oldest_ms: AtomicI64::new(0),
             room_wait: RoomWait::default(),
@@ -154,12 +173,17 @@ impl AssignedPartition {
         self.hand_out_locked(inner, now);
     }
 
+    /// See [`PartitionState::read_up_to`].
+    pub fn read_up_to(&self, offset: i64) {
+        self.inner.lock().state.read_up_to(offset);
+    }
+
     pub fn end_reached(&self) {
         self.inner.lock().state.end_reached();
     }
 
-    pub fn dead_letter_ended(&self, letter: &PendingDeadLetter, durable: bool) {
-        self.inner.lock().state.dead_letter_ended(letter, durable, Now::read());
+    pub fn dead_letter_ended(&self, letter: &PendingDeadLetter, end: LetterEnd) {
+        self.inner.lock().state.dead_letter_ended(letter, end, Now::read());
         self.group.notify();
         self.group.context.idle_wait.changed();
     }
@@ -208,6 +232,27 @@ impl AssignedPartition {
         let running = inner.revoke();
         self.hand_out_locked(inner, Now::read());
         running
+    }
+
+    /// How many batches have been running for longer than `bound_ns`; those to be told of now are added: at the
+    /// bound, and whenever the time has doubled since.
+    pub fn overdue(&self, now: Now, bound_ns: u64, tell: &mut Vec<OverdueBatch>) -> usize {
+        let inner = &mut *self.inner.lock();
+        let mut count = 0;
+        for (batch, seen) in inner.in_flight.iter().zip(&mut inner.running) {
+            let batch = batch.upgrade().filter(|batch| batch.is_running() && !batch.is_empty());
+            let Some(batch) = batch else { continue };
+            if seen.id != batch.id() {
+                *seen = RunningBatch { id: batch.id(), since_ns: now.ns, tell_after_ns: bound_ns };
+            }
+            let ran_ns = now.ns.saturating_sub(seen.since_ns);
+            count += usize::from(ran_ns >= bound_ns);
+            if ran_ns >= seen.tell_after_ns {
+                seen.tell_after_ns = seen.tell_after_ns.saturating_mul(2);
+                tell.push(OverdueBatch { what: batch.describe(), ran_ns });
+            }
+        }
+        count
     }
 
     pub fn take_commit(&self) -> Option<Commit> {
@@ -367,7 +412,7 @@ impl BatchOwner for AssignedPartition {
     }
 
     fn transact(
-        &self,
+        self: Arc<Self>,
         batch: &Batch,
         records: &[OwnedRecord],
         through: Option<i64>,
@@ -380,7 +425,19 @@ impl BatchOwner for AssignedPartition {
         let mut transactor = self.route.transactor.lock();
         let (commit, version) = self.inner.lock().state.prepare_transaction(batch, through)?;
         let offset = commit.offset;
-        group.transact(&mut transactor, &self.route.settings.topic, records, &[commit])?;
+        let topic = &self.route.settings.topic;
+        let wanted = || !batch.is_revoked();
+        let ended = group.transact(&mut transactor, topic, records, &[commit], &wanted);
+        if let Err(error) = ended {
+            drop(transactor);
+            if error.kind == ErrorKind::Unknown && self.is_owned() {
+                // Neither this batch nor a second try may count. The log assigns the partition, with
+                // its commit, when it knows how the transaction has ended.
+                self.lose();
+                group.rejoin(error.clone());
+            }
+            return Err(error);
+        }
         group.context.counters.transactions.fetch_add(1, Ordering::Relaxed);
         let mut inner = self.inner.lock();
         inner.state.finish_transaction(batch, through, offset, version);

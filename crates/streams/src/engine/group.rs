@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::context::EngineContext;
 use super::route::Route;
 use super::stats::GroupStats;
-use crate::log::{self, Commit, ErrorKind, TransactionalProducer};
+use crate::log::{self, Commit, ErrorKind, LogError, TransactionalProducer};
 use crate::record::OwnedRecord;
 use crate::settings::GroupSettings;
 use chaton_core::backoff::Backoff;
@@ -32,6 +32,8 @@ pub(super) struct ConsumerGroup {
     identity: Mutex<Vec<u8>>,
     /// The log has refused the identity as outdated.
     identity_doubted: AtomicBool,
+    /// Why it is to be joined anew.
+    rejoin: Mutex<Option<LogError>>,
     connected: AtomicBool,
     /// It is connected and the log does not complain, as last published.
     works: AtomicBool,
@@ -58,6 +60,7 @@ impl ConsumerGroup {
             committing: AtomicBool::new(false),
             identity: Mutex::default(),
             identity_doubted: AtomicBool::new(false),
+            rejoin: Mutex::default(),
             connected: AtomicBool::new(false),
             works: AtomicBool::new(false),
             trouble: Mutex::default(),
@@ -121,19 +124,23 @@ impl ConsumerGroup {
         self.commit_at_ns.store(at_ns, Ordering::Relaxed);
     }
 
-    /// A dead letter was written, or failed.
-    pub fn dead_letter_ended(&self, topic: &str, failure: Option<&str>) {
+    /// A dead letter was written, or failed; with `shrinks` a smaller one is tried at once.
+    pub fn dead_letter_ended(&self, topic: &str, failure: Option<&LogError>, shrinks: bool) {
         let mut backoff = self.dead_letter_backoff.lock();
         let Some(why) = failure else {
             backoff.succeeded();
             return;
         };
-        let (_, is_new) = backoff.failed(why);
+        let (_, is_new) = backoff.failed(&why.message);
         drop(backoff);
         if is_new {
             let name = &self.settings.name;
             let what = format!("group {name}: writing a dead letter to {topic}");
-            self.context.warn(&format!("{what}: {why}; its partition waits, trying again"));
+            let then = match shrinks {
+                true => "it is written with less of its record",
+                false => "its partition waits, trying again",
+            };
+            self.context.warn(&format!("{what}: {}; {then}", why.message));
         }
     }
 
@@ -158,29 +165,39 @@ impl ConsumerGroup {
         self.identity_doubted.swap(false, Ordering::SeqCst)
     }
 
-    /// Runs one transaction, with the producer in `slot` or a new one.
+    /// Runs one transaction, with the producer in `slot`, which is made when it is needed. It keeps its
+    /// name after an error, so that the log ends a transaction that is still open.
     pub fn transact(
         &self,
         slot: &mut Option<Box<dyn TransactionalProducer>>,
         topic: &str,
         records: &[OwnedRecord],
         commits: &[Commit],
+        wanted: &dyn Fn() -> bool,
     ) -> log::Result<()> {
-        let mut transactor = match slot.take() {
+        let transactor = match slot {
             Some(transactor) => transactor,
-            None => self.context.log.transactional_producer(&self.transactional_id(topic))?,
+            None => {
+                slot.insert(self.context.log.transactional_producer(&self.transactional_id(topic))?)
+            }
         };
         let identity = self.identity.lock().clone();
-        let result = transactor.transact(records, &self.settings.name, &identity, commits);
-        // After an error its state is unknown: the next transaction makes a new producer.
-        if result.as_ref().map_or_else(|error| error.kind == ErrorKind::Invalid, |()| true) {
-            *slot = Some(transactor);
-        }
+        let result = transactor.transact(records, &self.settings.name, &identity, commits, wanted);
         if result.as_ref().is_err_and(|error| error.kind == ErrorKind::Fenced) {
             self.identity_doubted.store(true, Ordering::SeqCst);
             self.notify();
         }
         result
+    }
+
+    /// The group is to be joined anew, because of this error.
+    pub fn rejoin(&self, error: LogError) {
+        *self.rejoin.lock() = Some(error);
+        self.notify();
+    }
+
+    pub fn take_rejoin(&self) -> Option<LogError> {
+        self.rejoin.lock().take()
     }
 
     /// A name that no other producer has.

@@ -22,11 +22,12 @@ use super::route::Route;
 use super::token_bucket::TokenBucket;
 use super::tracker::{metadata, OffsetRange, Tracker};
 use crate::batch::BatchKind;
+use crate::commit_notes;
 use crate::log::{Assignment, LostRecords, Partition, Position};
 use crate::record_set::{HeldBytes, RecordSet};
 use fastrand::Rng;
 use key_lane::{KeyLane, LaneState};
-pub(super) use pending_dead_letter::PendingDeadLetter;
+pub(super) use pending_dead_letter::{LetterEnd, LetterSize, PendingDeadLetter};
 
 /// One moment on both clocks.
 #[derive(Clone, Copy, Debug)]
@@ -78,6 +79,8 @@ pub(super) struct PartitionState {
     phase: PartitionPhase,
     lanes: Vec<KeyLane>,
     tracker: Tracker,
+    /// See [`commit_notes`].
+    began_with: Option<i32>,
     /// Offsets that earlier members have consumed beyond their commit.
     skip: VecDeque<OffsetRange>,
     throttle: Option<TokenBucket>,
@@ -109,22 +112,28 @@ impl PartitionState {
         random: Rng,
     ) -> Self {
         let settings = &route.settings;
-        let skip = assigned.committed.map(|head| metadata::decode(head, &assigned.metadata));
+        let (metadata, began_with) = commit_notes::split(&assigned.metadata);
+        let skip = assigned.committed.map(|head| metadata::decode(head, metadata));
+        let mut tracker = Tracker::new(assigned.committed);
+        if let Some(head) = assigned.committed.filter(|_| assigned.is_first) {
+            tracker.done(&[(i64::MIN, head)]);
+        }
         Self {
             partition: assigned.partition.clone(),
             generation,
             phase: PartitionPhase::Open,
             lanes: (0..settings.lanes()).map(|_| KeyLane::default()).collect(),
-            tracker: Tracker::new(assigned.committed),
+            tracker,
+            began_with,
             skip: skip.unwrap_or_default(),
             throttle: settings.throttle.map(|throttle| TokenBucket::new(throttle, now.ns)),
             random,
             held: HeldBytes::default(),
             keyless_lane: 0,
-            dirty: false,
+            dirty: assigned.is_first,
             owned: true,
             stopped: None,
-            committed: assigned.committed.unwrap_or(-1),
+            committed: assigned.committed.filter(|_| !assigned.is_first).unwrap_or(-1),
             scratch: Vec::new(),
             poison: None,
             poison_seen: None,

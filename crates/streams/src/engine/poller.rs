@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::assigned_partition::{AssignedPartition, PartitionActions};
+use super::assigned_partition::{AssignedPartition, OverdueBatch, PartitionActions};
 use super::context::EngineContext;
 use super::group::ConsumerGroup;
 use super::group_partitions::GroupPartitions;
@@ -63,6 +63,8 @@ pub(super) struct Poller {
     revocations: Vec<Revocation>,
     events: Vec<MemberEvent>,
     producer: SharedProducer,
+    /// When running batches are looked at again.
+    running_at_ns: u64,
     /// When the ends of the partitions are read again.
     ends_at_ns: u64,
     /// Some partitions have records that were not fetched: nothing reports when their ends move.
@@ -93,6 +95,7 @@ impl Poller {
             revocations: Vec::new(),
             events: Vec::new(),
             producer: SharedProducer::default(),
+            running_at_ns: 0,
             ends_at_ns: 0,
             behind: true,
             lags: false,
@@ -139,6 +142,7 @@ impl Poller {
             more |= self.perform(&partition, actions, now);
         }
         self.update_ends(now);
+        self.tell_overdue(now);
         self.release_revoked(now);
         if dirty {
             self.commit(now);
@@ -190,6 +194,8 @@ impl Poller {
                 let any = chunk.is_some();
                 if any {
                     partition.set_end(member.end_offset(&partition.partition));
+                } else if let Some(position) = member.position(&partition.partition) {
+                    partition.read_up_to(position);
                 }
                 if let Some(lost) = self.lost_before(partition, chunk.as_ref()) {
                     if self.stops_at(partition, lost) {
@@ -340,6 +346,33 @@ impl Poller {
             partition.pass_over(&lost);
         }
         stops
+    }
+
+    /// Tells of batches that run for too long, which nothing else does: the member is polled whatever they do,
+    /// so that the log does not take it for dead. The bound is the one that has this role elsewhere.
+    fn tell_overdue(&mut self, now: Now) {
+        if now.ns < self.running_at_ns {
+            return;
+        }
+        self.running_at_ns = now.ns + POLL_NS;
+        let bound_ns = self.group.settings.max_poll_interval_ms.saturating_mul(1_000_000);
+        let (all, mut tell) = (self.partitions.all(), Vec::new());
+        for route in &self.group.routes {
+            let own = all.iter().filter(|one| one.route.number == route.number);
+            let count: usize = own.map(|one| one.overdue(now, bound_ns, &mut tell)).sum();
+            if let Some(metrics) = &route.metrics {
+                metrics.show_overdue(count as u64);
+            }
+        }
+        let group = &self.group.settings.name;
+        for OverdueBatch { what, ran_ns } in tell {
+            let seconds = ran_ns / 1_000_000_000;
+            self.context.warn(&format!(
+                "group {group}: {what} has been running for {seconds} s (max_poll_interval is {} s); its \
+                 partition waits until consume returns",
+                bound_ns / 1_000_000_000
+            ));
+        }
     }
 
     fn due_at(&mut self, at_ns: u64) {

@@ -39,6 +39,8 @@ pub(super) struct RouteMetrics {
     index: usize,
     /// Its part of what is shown there; topics without a name of their own share a place.
     shown: Mutex<Progress>,
+    /// The same of batches that run for too long.
+    overdue: AtomicU64,
 }
 
 /// How far the partitions of a topic are that this process has.
@@ -56,11 +58,17 @@ pub(super) struct Progress {
 impl RouteMetrics {
     pub fn new(gauges: OwnGauges, topic: &str, group: &str) -> Self {
         let index = gauges.topic_index(topic, group);
-        Self { gauges, index, shown: Mutex::default() }
+        Self { gauges, index, shown: Mutex::default(), overdue: AtomicU64::new(0) }
     }
 
     fn counters(&self) -> &TopicCounters {
         &self.gauges.counters().topics[self.index]
+    }
+
+    /// Shows how many batches run for too long.
+    pub fn show_overdue(&self, count: u64) {
+        let before = self.overdue.swap(count, Ordering::Relaxed);
+        self.counters().overdue.fetch_add(count.wrapping_sub(before), Ordering::Relaxed);
     }
 
     /// Shows the progress, and the time of the oldest record that is not done (ms since 1970).

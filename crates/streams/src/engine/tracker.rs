@@ -3,7 +3,8 @@
 //! Records are fetched by rising offset and finish in any order. The *head* is the first record
 //! that is not done; its offset is committed. Records that are done beyond the head are listed in
 //! the metadata of the commit ([`metadata`]). Offsets without a record (transaction markers,
-//! compacted records) count as part of the record before them that was fetched in the same chunk.
+//! compacted records) count as part of the record before them that was fetched in the same chunk, or
+//! are passed when the log is read up to an offset behind them.
 
 pub(super) mod metadata;
 
@@ -65,6 +66,17 @@ impl Tracker {
     pub fn begin_at(&mut self, offset: i64) {
         self.position.get_or_insert(offset);
         self.asked = false;
+    }
+
+    /// There are no records between the position and `end`. Returns whether that moves the head.
+    pub fn read_up_to(&mut self, end: i64) -> bool {
+        // The log may continue a seek elsewhere.
+        if self.asked || end <= self.position.unwrap_or(0) {
+            return false;
+        }
+        self.position = Some(end);
+        self.version += 1;
+        self.undone.is_empty()
     }
 
     /// Tracks these ranges as done. They rise and do not overlap; they may contain offsets that

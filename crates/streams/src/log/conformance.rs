@@ -26,8 +26,8 @@ macro_rules! conformance {
                 a_wait_ends_with_a_record, a_wait_is_interrupted, a_wait_ends_in_time,
                 an_unknown_partition_is_not_read, a_large_record_is_read_whole;
             groups: one_member_reads_all, a_group_continues_at_its_commits, metadata_is_kept_with_the_commit,
-                a_group_can_begin_at_the_end, groups_are_independent, a_notifier_ends_a_wait,
-                a_record_ends_a_wait, a_seek_moves_the_position, the_end_of_a_partition_is_reported,
+                a_group_can_begin_at_the_end, a_group_that_began_at_the_end_goes_on_from_there,
+                groups_are_independent, a_notifier_ends_a_wait, a_record_ends_a_wait, a_seek_moves_the_position, the_end_of_a_partition_is_reported,
                 the_end_offset_is_known, several_topics_are_read;
             sharing: two_members_share, the_partitions_of_a_leaving_member_are_reassigned, a_partition_moves_after_its_release,
                 members_come_and_go;

@@ -1,6 +1,6 @@
 //! A log in memory: partitions as lists, groups of one member, and faults on demand.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +20,14 @@ type Kept = (i64, i64, OwnedRecord);
 #[derive(Default)]
 pub struct State {
     pub partitions: BTreeMap<(String, i32), Vec<Kept>>,
+    /// Offsets without a record before the next one, like those of transactions' markers.
+    pub gaps: BTreeMap<(String, i32), i64>,
+    /// Clients of an earlier one belong to a process that was killed.
+    pub generation: u64,
+    /// Partitions that were taken from their member, which does not know yet.
+    pub fenced: BTreeSet<(String, i32)>,
+    /// The next commits are done, but their answers are lost.
+    pub lose_commits: usize,
     pub commits: BTreeMap<(String, i32), Vec<Commit>>,
     pub released: Vec<Partition>,
     events: VecDeque<MemberEvent>,
@@ -34,6 +42,10 @@ pub struct State {
     pub fail_sends: usize,
     pub fail_transactions: usize,
     pub fail_seeks: usize,
+    /// Larger records are refused by the producer.
+    pub record_bytes_max: Option<usize>,
+    /// The next transaction is committed, but nobody knows.
+    pub lose_answer: bool,
     pub transactors: Vec<String>,
     pub waits: usize,
     pub fetches: usize,
@@ -43,9 +55,21 @@ pub struct State {
 }
 
 impl State {
+    /// The offset behind the last record.
+    fn records_end(&self, partition: &Partition) -> i64 {
+        let list = &self.partitions[&(partition.topic.to_string(), partition.number)];
+        list.last().map_or(0, |last| last.0 + 1)
+    }
+
+    fn end(&self, partition: &Partition) -> i64 {
+        let gap = self.gaps.get(&(partition.topic.to_string(), partition.number)).unwrap_or(&0);
+        self.records_end(partition) + gap
+    }
+
     fn append(&mut self, topic: &str, number: i32, record: OwnedRecord) -> i64 {
         let list = self.partitions.entry((topic.into(), number)).or_default();
-        let offset = list.last().map_or(0, |last| last.0 + 1);
+        let gap = self.gaps.remove(&(topic.into(), number)).unwrap_or(0);
+        let offset = list.last().map_or(0, |last| last.0 + 1) + gap;
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
         list.push((offset, record.timestamp_ms.unwrap_or(now.as_millis() as i64), record));
         offset
@@ -145,6 +169,7 @@ fn assigned(state: &State, topic: &str, number: i32) -> Assignment {
         partition: partition(topic, number),
         committed: last.map(|commit| commit.offset),
         metadata: last.map(|commit| commit.metadata.clone()).unwrap_or_default(),
+        is_first: false,
     }
 }
 
@@ -164,6 +189,10 @@ impl RecordLog for MemoryLog {
     ) -> Result<Box<dyn GroupMember>> {
         let mut state = self.state.lock();
         fails(&mut state.fail_joins, "joining")?;
+        if state.members > 0 {
+            // They were for the member before.
+            state.events.clear();
+        }
         state.members += 1;
         state.event_fds.push(event_fd.clone());
         if state.assigns {
@@ -173,8 +202,17 @@ impl RecordLog for MemoryLog {
             state.events.push_back(MemberEvent::Assigned(list));
         }
         let (log, event_fd, positions) = (self.me(), event_fd.clone(), HashMap::new());
-        let (eof, ended) = (group.eof, HashMap::new());
-        Ok(Box::new(MemoryMember { log, event_fd, positions, eof, ended, was_notified: false }))
+        let (eof, ended, generation) = (group.eof, HashMap::new(), state.generation);
+        let was_notified = false;
+        Ok(Box::new(MemoryMember {
+            log,
+            event_fd,
+            positions,
+            eof,
+            ended,
+            generation,
+            was_notified,
+        }))
     }
 
     fn producer(&self) -> Result<Arc<dyn Producer>> {
@@ -182,8 +220,9 @@ impl RecordLog for MemoryLog {
     }
 
     fn transactional_producer(&self, id: &str) -> Result<Box<dyn TransactionalProducer>> {
-        self.state.lock().transactors.push(id.into());
-        Ok(Box::new(MemoryTransactionalProducer(self.me())))
+        let mut state = self.state.lock();
+        state.transactors.push(id.into());
+        Ok(Box::new(MemoryTransactionalProducer(self.me(), state.generation)))
     }
 
     fn reader(&self, _: &Partition, _: Position) -> Result<Box<dyn PartitionReader>> {
@@ -197,7 +236,18 @@ impl RecordLog for MemoryLog {
 
 impl Producer for MemoryLog {
     fn send(&self, record: &NewRecord<'_>, receipt: Option<(&Arc<Receipt>, usize)>) -> Result<()> {
-        let failure = fails(&mut self.state.lock().fail_sends, "writing");
+        let mut failure = fails(&mut self.state.lock().fail_sends, "writing");
+        let headers: usize = record
+            .headers
+            .iter()
+            .map(|(name, value)| name.len() + value.map_or(0, <[u8]>::len))
+            .sum();
+        let bytes =
+            headers + record.key.map_or(0, <[u8]>::len) + record.value.map_or(0, <[u8]>::len);
+        let max = self.state.lock().record_bytes_max;
+        if max.is_some_and(|max| bytes > max) {
+            failure = Err(LogError::new(ErrorKind::Invalid, format!("{bytes} bytes are too many")));
+        }
         let own = |bytes: Option<&[u8]>| bytes.map(<[u8]>::to_vec);
         let owned = OwnedRecord {
             topic: record.topic.into(),
@@ -234,7 +284,7 @@ impl Producer for MemoryLog {
     }
 }
 
-struct MemoryTransactionalProducer(Arc<MemoryLog>);
+struct MemoryTransactionalProducer(Arc<MemoryLog>, u64);
 
 impl TransactionalProducer for MemoryTransactionalProducer {
     fn transact(
@@ -243,15 +293,30 @@ impl TransactionalProducer for MemoryTransactionalProducer {
         _group: &str,
         member: &[u8],
         commits: &[Commit],
+        _wanted: &dyn Fn() -> bool,
     ) -> Result<()> {
         assert_eq!(member, b"me");
+        if let Some(error) = refuses(&self.0.state.lock(), self.1, commits) {
+            return Err(error);
+        }
         fails(&mut self.0.state.lock().fail_transactions, "the transaction")?;
+        let is_unknown = std::mem::take(&mut self.0.state.lock().lose_answer);
         for record in records {
             self.0.append(&record.topic, record.partition.unwrap_or(0), record.clone());
         }
         note(&mut self.0.state.lock(), commits);
-        Ok(())
+        match is_unknown {
+            false => Ok(()),
+            true => Err(LogError::new(ErrorKind::Unknown, "the answer was lost on purpose")),
+        }
     }
+}
+
+/// Why commits of a client of this generation do not count.
+fn refuses(state: &State, generation: u64, commits: &[Commit]) -> Option<LogError> {
+    let taken = |one: &Commit| state.fenced.contains(&(one.topic.clone(), one.partition));
+    let is_refused = generation != state.generation || commits.iter().any(taken);
+    is_refused.then(|| LogError::new(ErrorKind::Fenced, "another member has the partition"))
 }
 
 fn note(state: &mut State, commits: &[Commit]) {
@@ -268,6 +333,7 @@ struct MemoryMember {
     positions: HashMap<Partition, i64>,
     eof: bool,
     ended: HashMap<Partition, i64>,
+    generation: u64,
     was_notified: bool,
 }
 
@@ -290,9 +356,14 @@ impl GroupMember for MemoryMember {
 
     fn poll(&mut self, events: &mut Vec<MemberEvent>) {
         let mut state = self.log.state.lock();
+        if self.generation != state.generation {
+            return;
+        }
         while let Some(event) = state.events.pop_front() {
             if let MemberEvent::Assigned(list) = &event {
                 for assigned in list {
+                    let partition = &assigned.partition;
+                    state.fenced.remove(&(partition.topic.to_string(), partition.number));
                     let list = &state.partitions
                         [&(assigned.partition.topic.to_string(), assigned.partition.number)];
                     // Like a real log, a position beyond the end becomes the end.
@@ -335,6 +406,12 @@ impl GroupMember for MemoryMember {
         Ok((!builder.is_empty()).then(|| builder.finish()))
     }
 
+    fn position(&self, partition: &Partition) -> Option<i64> {
+        let state = self.log.state.lock();
+        let is_at_end = *self.positions.get(partition)? >= state.records_end(partition);
+        is_at_end.then(|| state.end(partition))
+    }
+
     fn seek(&mut self, partition: &Partition, position: Position) -> Result<()> {
         fails(&mut self.log.state.lock().fail_seeks, "seeking")?;
         let to = match position {
@@ -353,8 +430,14 @@ impl GroupMember for MemoryMember {
             self.log.changed.wait(&mut state);
         }
         fails(&mut state.fail_commits, "committing")?;
-        note(&mut state, commits);
-        Ok(())
+        for one in commits {
+            let one = std::slice::from_ref(one);
+            match refuses(&state, self.generation, one) {
+                Some(error) => state.events.push_back(MemberEvent::CommitFailed(error)),
+                None => note(&mut state, one),
+            }
+        }
+        fails(&mut state.lose_commits, "the answer to a commit")
     }
 
     fn release(&mut self, partitions: &[Partition]) {
@@ -371,9 +454,7 @@ impl GroupMember for MemoryMember {
     }
 
     fn end_offset(&self, partition: &Partition) -> Option<i64> {
-        let state = self.log.state.lock();
-        let list = state.partitions.get(&(partition.topic.to_string(), partition.number))?;
-        Some(list.last().map_or(0, |last| last.0 + 1))
+        Some(self.log.state.lock().end(partition))
     }
 
     fn identity(&self) -> Vec<u8> {

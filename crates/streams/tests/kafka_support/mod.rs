@@ -4,6 +4,8 @@
 
 #![allow(dead_code, reason = "each test binary uses some of it")]
 
+pub mod proxy;
+
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -44,6 +46,11 @@ impl Broker {
     /// One with a setting of `server.properties`.
     pub fn set(setting: &str) -> Self {
         Self::with(|_| vec!["--set".into(), setting.into()]).0
+    }
+
+    /// One that clients reach through this port.
+    pub fn behind(port: u16) -> Self {
+        Self::set(&format!("advertised.listeners=PLAINTEXT://127.0.0.1:{port}"))
     }
 
     /// One with listeners that want credentials.

@@ -13,7 +13,8 @@ pub fn class_name(kind: ErrorKind) -> &'static str {
         ErrorKind::UnknownTopic => "UnknownTopic",
         ErrorKind::Full => "BufferFull",
         ErrorKind::Corrupt => "LogCorrupt",
-        ErrorKind::Fenced => "LogFenced",
+        // The partition is given up in both cases, and read again from its commit.
+        ErrorKind::Fenced | ErrorKind::Unknown => "LogFenced",
         ErrorKind::Invalid => "InvalidRecord",
     }
 }

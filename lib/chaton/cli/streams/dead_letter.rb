@@ -7,7 +7,7 @@ module Chaton
       class DeadLetter
         # Headers that were added to the original record.
         ADDED = %w[source_topic source_partition source_offset source_consumer_group source_attempts error_class
-                   error_message failed_at].freeze
+                   error_message failed_at source_value_bytes].freeze
 
         # @return [Native::Record]
         attr_reader :record
@@ -23,7 +23,13 @@ module Chaton
         def partition = added("source_partition")&.then { |text| Integer(text, 10, exception: false) }
 
         # @return [Hash{Symbol=>Object}] the added headers
-        def cause = ADDED.to_h { |name| [name.to_sym, added(name)] }
+        def cause
+          all = ADDED.to_h { |name| [name.to_sym, added(name)] }
+          value_omitted? ? all : all.except(:source_value_bytes)
+        end
+
+        # @return [Boolean] the record was too large for the dead-letter topic, so that its value was not written
+        def value_omitted? = !added("source_value_bytes").nil?
 
         # @return [Hash{String=>String, Array, nil}] without the added ones. An original header of the same name comes
         #   before the added one.

@@ -12,7 +12,7 @@ module Chaton
         # rubocop:enable Lint/StructNewOverride
 
         # How the metadata of a commit says where its partition has stopped (crates/streams, tracker/metadata.rs).
-        STOPPED = /\Achaton:.*:stopped:(\d+)-(\d+)\z/
+        STOPPED = /\Achaton:.*:stopped:(\d+)-(\d+)(?=[;~]|\z)/
 
         # @param topics [Array<Hash{String=>Object}>] as {Admin#topics} gives them
         # @param committed [Hash{String=>Array<Hash{String=>Object}>}] by group

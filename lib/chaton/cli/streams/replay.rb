@@ -59,12 +59,22 @@ module Chaton
         end
 
         def row(letter)
+          raise InvalidRecord, omitted(letter) if letter.value_omitted?
+
           topic = @to || letter.topic
           raise InvalidRecord, "#{letter.place} does not tell its topic; name one: --to TOPIC" unless topic
 
           size = @sizes[topic] ||= @admin.topic!(topic)["partitions"].size
           partition = letter.partition unless @to
           letter.to_row(topic, partition && partition < size ? partition : nil)
+        end
+
+        # Sent back, it would be a tombstone.
+        def omitted(letter)
+          record, cause = letter.record, letter.cause
+          "#{letter.place} has no value: it was too large (#{cause[:source_value_bytes]} bytes). The record is at " \
+            "#{cause[:source_topic]}/#{cause[:source_partition]} @#{cause[:source_offset]}. To go on behind it: " \
+            "chaton streams seek chaton-dlq #{record.topic} --partition #{record.partition} --to #{record.offset + 1}"
         end
 
         def failure(receipt)

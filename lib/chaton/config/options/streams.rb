@@ -90,7 +90,8 @@ module Chaton
                        "A member of a group without a heartbeat for this long is dead: others get its partitions."),
         Option.seconds(:streams, :max_poll_interval_s, :streams, 1.0..86_400.0, 300.0,
                        "Half of it is the time for a running batch to end when its partition goes to another member. " \
-                       "A consumer that takes longer loses only its commit."),
+                       "A consumer that takes longer loses only its commit. A batch that runs for this long is " \
+                       "logged."),
         Option.seconds(:streams, :group_retry_max_s, :streams, 0.1..3600.0, 30.0,
                        "The longest pause before another attempt to join a group."),
         Option.in(:streams, :read_committed, :streams, Types::Switch.new, true,

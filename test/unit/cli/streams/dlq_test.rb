@@ -43,6 +43,19 @@ class CLIStreamsDlqTest < CLIStreamsCase
     assert_equal "nothing waits in events.dead\n", good("dlq", "replay", "events.dead")
   end
 
+  def test_a_letter_without_its_value_is_not_sent_back_as_a_tombstone
+    letter("a")
+    letter(nil, source_value_bytes: "2000000")
+    letter("c")
+    error = bad("dlq", "replay", "events.dead")
+    assert_match(%r{events.dead/0 @1 has no value: .*too large \(2000000 bytes\). The record is at events/1 @7}, error)
+    assert_match(/chaton streams seek chaton-dlq events.dead --partition 0 --to 2/, error)
+    assert_equal(["a"], @log.records("events", 1).map(&:raw))
+    good("seek", "chaton-dlq", "events.dead", "--partition", "0", "--to", "2")
+    good("dlq", "replay", "events.dead")
+    assert_equal(%w[a c], @log.records("events", 1).map(&:raw))
+  end
+
   def test_an_original_header_with_an_added_name_stays
     letter("v", trace: "t")
     @log.records("events.dead").first.headers["error_class"] = %w[mine IOError]

@@ -2,6 +2,7 @@
 
 use super::{metadata, PartitionState};
 use crate::batch::Batch;
+use crate::commit_notes;
 use crate::log::{Commit, ErrorKind, LogError};
 
 impl PartitionState {
@@ -83,7 +84,7 @@ impl PartitionState {
             topic: self.partition.topic.to_string(),
             partition: self.partition.number,
             offset,
-            metadata,
+            metadata: commit_notes::with_beginning(metadata, self.began_with),
         }
     }
 }

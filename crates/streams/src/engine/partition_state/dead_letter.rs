@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::key_lane::LaneState;
-use super::pending_dead_letter::{DeadLetterStep, PendingDeadLetter};
+use super::pending_dead_letter::{DeadLetterStep, LetterEnd, PendingDeadLetter};
 use super::{Now, PartitionPhase, PartitionState};
 use chaton_core::backoff::pause_ms;
 
@@ -23,8 +23,9 @@ impl PartitionState {
         None
     }
 
-    /// The dead letter is durable, or could not be written and is sent again after a pause.
-    pub fn dead_letter_ended(&mut self, ended: &PendingDeadLetter, durable: bool, now: Now) {
+    /// The dead letter is durable, is sent again at once in a smaller size, or could not be written and is
+    /// sent again after a pause.
+    pub fn dead_letter_ended(&mut self, ended: &PendingDeadLetter, end: LetterEnd, now: Now) {
         let LaneState::DeadLetter { letter, step } = &mut self.lanes[ended.lane].state else {
             return;
         };
@@ -32,7 +33,7 @@ impl PartitionState {
         if letter.batch != ended.batch {
             return;
         }
-        if durable {
+        if end == LetterEnd::Durable {
             let records = letter.records.clone();
             self.track_done(&records, &records.picks);
             self.lanes[ended.lane].state = LaneState::Free;
@@ -41,6 +42,10 @@ impl PartitionState {
         if matches!(self.phase, PartitionPhase::Draining { .. }) {
             // The next member of the group hands the record out again.
             self.lanes[ended.lane].state = LaneState::Free;
+            return;
+        }
+        if let Some(smaller) = letter.smaller().filter(|_| end == LetterEnd::Invalid) {
+            (*letter, *step) = (Arc::new(smaller), DeadLetterStep::Due);
             return;
         }
         let failures = failures + 1;

@@ -92,6 +92,13 @@ impl PartitionState {
         before.filter(|_| went_back)
     }
 
+    /// There are no records between the position and this offset, up to which the log was read: markers of
+    /// transactions, for example. They are done with what is before them.
+    pub fn read_up_to(&mut self, offset: i64) {
+        let continues = self.is_fetching() && self.stopped.is_none();
+        self.dirty |= continues && self.tracker.read_up_to(offset);
+    }
+
     /// The log has no more records now.
     pub fn end_reached(&mut self) {
         if self.is_draining() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::super::settings::RecordOrder;
 use super::super::tracker::end_of;
 use super::key_lane::{LaneState, ReadyItem, WaitReason};
-use super::pending_dead_letter::{DeadLetterStep, PendingDeadLetter};
+use super::pending_dead_letter::{DeadLetterStep, LetterSize, PendingDeadLetter};
 use super::{Now, PartitionPhase, PartitionState};
 use crate::batch::{Batch, BatchKind, BatchOutcome, BatchVerdict};
 use crate::record_set::RecordSet;
@@ -162,6 +162,7 @@ impl PartitionState {
             class,
             message,
             failed_at_ms: now.ms,
+            size: LetterSize::Whole,
             records: rest,
         };
         self.lanes[batch.lane].state =

@@ -14,7 +14,28 @@ pub enum DeadLetterStep {
     Waiting { until_ns: u64, failures: u32 },
 }
 
+/// How much of the record is written. The topic may refuse the headers that are added, or the whole
+/// record, as too large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum LetterSize {
+    Whole,
+    /// With the beginning of the error message.
+    ShortMessage,
+    /// Without the value and headers of the record.
+    NoValue,
+}
+
+/// How writing a dead letter has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum LetterEnd {
+    Durable,
+    /// The topic does not take it like this, for example because it is too large.
+    Invalid,
+    Failed,
+}
+
 /// A dead letter that is not written yet.
+#[derive(Clone)]
 pub(in super::super) struct PendingDeadLetter {
     /// The batch that failed.
     pub batch: u64,
@@ -25,6 +46,7 @@ pub(in super::super) struct PendingDeadLetter {
     pub class: String,
     pub message: String,
     pub failed_at_ms: i64,
+    pub size: LetterSize,
 }
 
 impl PendingDeadLetter {
@@ -34,5 +56,15 @@ impl PendingDeadLetter {
 
     pub fn attempts(&self) -> u32 {
         self.records.attempt
+    }
+
+    /// The next smaller one, if there is one.
+    pub fn smaller(&self) -> Option<Self> {
+        let size = match self.size {
+            LetterSize::Whole => LetterSize::ShortMessage,
+            LetterSize::ShortMessage => LetterSize::NoValue,
+            LetterSize::NoValue => return None,
+        };
+        Some(Self { size, ..self.clone() })
     }
 }

@@ -8,7 +8,7 @@ use chaton_core::calendar::iso_8601;
 use super::super::suspects::{lane_id, PartitionDeaths, POISON_DEATHS, SUSPECT_DEATHS};
 use super::deliver::NextStep;
 use super::key_lane::{LaneState, ReadyItem, WaitReason};
-use super::pending_dead_letter::{DeadLetterStep, PendingDeadLetter};
+use super::pending_dead_letter::{DeadLetterStep, LetterSize, PendingDeadLetter};
 use super::{Now, PartitionState};
 use crate::record_set::RecordSet;
 
@@ -89,6 +89,7 @@ impl PartitionState {
             class: "Chaton::Streams::Poison".into(),
             message: story,
             failed_at_ms: now.ms,
+            size: LetterSize::Whole,
             records: RecordSet { attempt, ..records.with(&records.picks[..1]) },
         };
         self.lanes[lane].state =

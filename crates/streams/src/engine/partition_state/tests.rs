@@ -31,7 +31,7 @@ fn route_of(settings: RouteSettings, ready_batches: usize) -> Arc<Route> {
 
 fn assigned(committed: Option<i64>, metadata: &str) -> Assignment {
     let partition = Partition { topic: "events".into(), number: 0 };
-    Assignment { partition, committed, metadata: metadata.into() }
+    Assignment { partition, committed, metadata: metadata.into(), is_first: false }
 }
 
 fn at(ms: u64) -> Now {
@@ -66,6 +66,7 @@ fn stale_letter(lane: usize, batch: u64) -> PendingDeadLetter {
         class: String::new(),
         message: String::new(),
         failed_at_ms: 0,
+        size: LetterSize::Whole,
     }
 }
 
@@ -129,8 +130,12 @@ fn a_poison_record_is_isolated_and_dead_lettered() {
             assert_eq!((letter.record().offset(), letter.attempts()), (1, 3));
             assert!(state.dead_letter_due(at(step)).is_none(), "sent once");
             assert!(advance(&mut state, at(step)).is_empty(), "it waits for the dead letter");
-            state.dead_letter_ended(&stale_letter(letter.lane, letter.batch + 1), true, at(step));
-            state.dead_letter_ended(&letter, true, at(step));
+            state.dead_letter_ended(
+                &stale_letter(letter.lane, letter.batch + 1),
+                LetterEnd::Durable,
+                at(step),
+            );
+            state.dead_letter_ended(&letter, LetterEnd::Durable, at(step));
         }
     }
     assert_eq!(given, [vec![0, 1, 2], vec![0, 1, 2], vec![0], vec![1], vec![2]]);
@@ -148,11 +153,11 @@ fn a_dead_letter_that_is_not_durable_is_sent_again() {
     let batch = advance(&mut state, at(0)).remove(0);
     state.finish(&batch, failed(), true, at(0));
     let letter = state.dead_letter_due(at(0)).unwrap();
-    state.dead_letter_ended(&letter, false, at(0));
+    state.dead_letter_ended(&letter, LetterEnd::Failed, at(0));
     assert!(state.dead_letter_due(at(0)).is_none() && state.head() == Some(0));
     assert!(state.next_ns().unwrap() >= 500 * MS);
     assert!(state.dead_letter_due(at(1_000)).is_some());
-    state.dead_letter_ended(&letter, true, at(1_000));
+    state.dead_letter_ended(&letter, LetterEnd::Durable, at(1_000));
     assert_eq!(state.head(), Some(1));
 }
 
@@ -329,7 +334,8 @@ impl Model {
         self.take();
         if let Some(letter) = self.state.dead_letter_due(at(self.now)) {
             let durable = self.random.u64(..3) > 0;
-            self.state.dead_letter_ended(&letter, durable, at(self.now));
+            let end = if durable { LetterEnd::Durable } else { LetterEnd::Failed };
+            self.state.dead_letter_ended(&letter, end, at(self.now));
             if durable {
                 self.done.insert(letter.record().offset());
                 self.dead.insert(letter.record().offset());
@@ -387,7 +393,7 @@ impl Model {
         for outcome in [BatchOutcome::Done, BatchOutcome::Abandoned] {
             assert_eq!(self.state.finish(batch, outcome, true, now), BatchVerdict::Dropped);
         }
-        self.state.dead_letter_ended(&stale_letter(batch.lane, batch.id), true, now);
+        self.state.dead_letter_ended(&stale_letter(batch.lane, batch.id), LetterEnd::Durable, now);
     }
 
     fn first_undone(&self) -> Option<i64> {

@@ -10,6 +10,9 @@ use super::{name, Poller, Revocation, TROUBLE_KEPT_NS};
 use crate::batch::BatchKind;
 use crate::log::{Assignment, ErrorKind, LogError, MemberEvent, Partition};
 
+/// What has failed when there is no member.
+const CANNOT_JOIN: &str = "it cannot be joined";
+
 impl Poller {
     /// Joins the group if there is no member, unless it is too early to try again. A quiet engine
     /// does not join.
@@ -22,14 +25,26 @@ impl Poller {
                 self.member = Some(member);
                 self.group.set_connected(true);
             }
-            Err(error) => self.join_failed(&error, now),
+            Err(error) => self.join_failed(CANNOT_JOIN, &error, now),
         }
+    }
+
+    /// Leaves the group, to join it anew.
+    fn drop_member(&mut self, what: &str, error: &LogError, now: Now) {
+        self.member = None;
+        self.revocations.clear();
+        lose(&self.partitions.all());
+        self.context.counters.restarts.fetch_add(1, Ordering::Relaxed);
+        self.join_failed(what, error, now);
     }
 
     /// Polls the member; returns whether it reported anything.
     pub(super) fn poll(&mut self, now: Now) -> bool {
         if now.ns >= self.trouble_until_ns {
             self.log_works();
+        }
+        if let Some(error) = self.group.take_rejoin() {
+            self.drop_member("a transaction", &error, now);
         }
         let Some(member) = &mut self.member else { return false };
         let mut events = std::mem::take(&mut self.events);
@@ -93,13 +108,7 @@ impl Poller {
                     self.warn_failed("the log", &error.message);
                 }
             }
-            MemberEvent::Fatal(error) => {
-                self.member = None;
-                self.revocations.clear();
-                lose(&self.partitions.all());
-                counters.restarts.fetch_add(1, Ordering::Relaxed);
-                self.join_failed(&error, now);
-            }
+            MemberEvent::Fatal(error) => self.drop_member(CANNOT_JOIN, &error, now),
         }
     }
 
@@ -111,13 +120,13 @@ impl Poller {
         self.group.routes.iter().filter(concerned).for_each(|route| route.count_rebalance());
     }
 
-    fn join_failed(&mut self, error: &LogError, now: Now) {
+    fn join_failed(&mut self, what: &str, error: &LogError, now: Now) {
         self.group.set_connected(false);
         self.group.set_trouble(Some(error.message.clone()));
         let (pause, is_new) = self.member_backoff.failed(&error.message);
         self.member_at_ns = now.ns + pause.as_nanos() as u64;
         if is_new {
-            self.warn_failed("it cannot be joined", &error.message);
+            self.warn_failed(what, &error.message);
         }
     }
 

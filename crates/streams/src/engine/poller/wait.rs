@@ -62,6 +62,7 @@ impl Poller {
     fn tick(&mut self, now: Now) -> bool {
         let happened = self.poll(now);
         self.context.room.readmit();
+        self.tell_overdue(now);
         if self.behind || self.lags {
             self.update_ends(now);
         }

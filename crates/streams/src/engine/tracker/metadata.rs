@@ -7,9 +7,10 @@
 use std::collections::VecDeque;
 
 use super::OffsetRange;
+use crate::commit_notes::NOTES_BYTES_MAX;
 
-/// Kafka's limit.
-const BYTES_MAX: usize = 4_096;
+/// Kafka's limit, without the notes of [`commit_notes`](crate::commit_notes).
+const BYTES_MAX: usize = 4_096 - NOTES_BYTES_MAX;
 /// Past this nothing is fetched, because records in flight may still finish in small pieces.
 const BYTES_FETCHING_MAX: usize = 3_072;
 /// The writer, and the version of the format.

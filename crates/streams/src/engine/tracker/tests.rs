@@ -152,3 +152,23 @@ fn metadata_is_never_too_long_and_never_lists_too_much() {
     let read = metadata::decode(0, &note);
     assert!(read.iter().all(|range| range.1 == range.0 + 1 && range.0 % 2 == 1));
 }
+
+#[test]
+fn offsets_without_a_record_are_done_once_the_log_is_read_up_to_them() {
+    let mut tracker = Tracker::new(None);
+    assert!(!tracker.read_up_to(0), "an empty partition has nothing to commit");
+    tracker.fetched(0, 3);
+    assert!(!tracker.read_up_to(4), "the head is the first record");
+    tracker.done(&[(0, 3)]);
+    assert_eq!((tracker.head(), tracker.position()), (Some(4), Some(4)));
+    assert!(tracker.read_up_to(6) && !tracker.read_up_to(6) && !tracker.read_up_to(5));
+    assert_eq!((tracker.head(), tracker.metadata()), (Some(6), String::new()));
+    // Only markers, as of a transaction that was aborted.
+    let mut tracker = Tracker::new(None);
+    assert!(tracker.read_up_to(2));
+    assert_eq!(tracker.head(), Some(2));
+    // The position of a seek stays, wherever the end is.
+    let mut tracker = Tracker::asked(Some(5));
+    assert!(!tracker.read_up_to(9));
+    assert_eq!(tracker.position(), Some(5));
+}

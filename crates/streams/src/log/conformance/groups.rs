@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::fixture::*;
 use crate::log::Position;
-use crate::settings::Start;
+use crate::settings::{GroupSettings, Start};
 
 /// One member reads all.
 pub fn one_member_reads_all(fixture: &dyn LogFixture) {
@@ -81,6 +81,46 @@ pub fn a_group_can_begin_at_the_end(fixture: &dyn LogFixture) {
     fill(&*log, &topic, 0, 10..12);
     member.read(2);
     assert_eq!(member.numbers(), [10, 11]);
+}
+
+/// A group that begins at the end goes on from there, and reads partitions that are added later whole.
+pub fn a_group_that_began_at_the_end_goes_on_from_there(fixture: &dyn LogFixture) {
+    let log = log(fixture);
+    let topic = topic(&*log, 2);
+    fill(&*log, &topic, 0, 0..3);
+    let mut group = fixture.group(&name("group"), &[&topic]);
+    group.start = Start::Latest;
+    let begins = |group: &GroupSettings, count: usize| {
+        let mut member = TestMember::join(&*log, group);
+        member.has(count);
+        member.has.sort_by_key(|assigned| assigned.partition.number);
+        let begin =
+            member.has.iter().map(|one| (one.is_first, one.committed, one.metadata.clone()));
+        let begin: Vec<_> = begin.collect();
+        (member, begin)
+    };
+    let (mut member, begin) = begins(&group, 2);
+    let first = |offset| (true, Some(offset), ";2".to_owned());
+    assert_eq!(begin, [first(3), first(0)]);
+    let commits = [commit(&topic, 0, 3, ";2"), commit(&topic, 1, 0, ";2")];
+    member.member.commit(&commits, true).unwrap();
+    member.member.leave(PATIENCE);
+    // Written while the group is away.
+    fill(&*log, &topic, 0, 3..5);
+    fill(&*log, &topic, 1, 5..6);
+    let mut admin = log.admin().unwrap();
+    admin.grow(&topic, 3).unwrap();
+    until("the topic has grown", || settled(&mut *admin, &topic, 3));
+    fill(&*log, &topic, 2, 6..8);
+    let (mut member, begin) = begins(&group, 3);
+    assert_eq!(begin[..2], [(false, Some(3), ";2".into()), (false, Some(0), ";2".into())]);
+    assert_eq!(begin[2], first(0));
+    member.read(5);
+    assert_eq!(member.numbers(), (3..8).collect::<Vec<_>>());
+    // A group that begins now knows three partitions.
+    group.name = name("later");
+    let (_member, begin) = begins(&group, 3);
+    assert_eq!(begin[2], (true, Some(2), ";3".into()));
 }
 
 /// Groups are independent.

@@ -31,7 +31,7 @@ pub fn a_transaction_is_visible_as_a_whole(fixture: &dyn LogFixture) {
     for (values, offset) in [(0..5, 5), (5..10, 10)] {
         let member = consumer.member.identity();
         let commits = [commit(&from, 0, offset, "")];
-        transactor.transact(&records(&to, 0, values), &group, &member, &commits).unwrap();
+        transactor.transact(&records(&to, 0, values), &group, &member, &commits, &|| true).unwrap();
         consumer.step(MOMENT);
         until("the commit is seen", || committed(&*log, &group) == [(0, offset)]);
     }
@@ -51,7 +51,7 @@ pub fn a_transaction_goes_to_several_partitions(fixture: &dyn LogFixture) {
     all.extend(records(&two, 0, 6..9));
     let mut transactor = log.transactional_producer(&name("id")).unwrap();
     let member = consumer.member.identity();
-    transactor.transact(&all, &group, &member, &[commit(&from, 0, 1, "")]).unwrap();
+    transactor.transact(&all, &group, &member, &[commit(&from, 0, 1, "")], &|| true).unwrap();
     assert_eq!(read(&*log, &one, 0, Position::Earliest, 3), ["0", "1", "2"]);
     assert_eq!(read(&*log, &one, 1, Position::Earliest, 3), ["3", "4", "5"]);
     assert_eq!(read(&*log, &two, 0, Position::Earliest, 3), ["6", "7", "8"]);
@@ -70,13 +70,14 @@ pub fn a_member_that_left_is_fenced(fixture: &dyn LogFixture) {
     next.has(1);
     let mut transactor = log.transactional_producer(&name("id")).unwrap();
     let commits = [commit(&from, 0, 5, "")];
-    let error = transactor.transact(&records(&to, 0, 0..3), &group, &gone, &commits).unwrap_err();
+    let error =
+        transactor.transact(&records(&to, 0, 0..3), &group, &gone, &commits, &|| true).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Fenced, "{error}");
     assert_eq!(committed(&*log, &group), []);
     // Another transactor: one that was fenced may not go on.
     let mut transactor = log.transactional_producer(&name("id")).unwrap();
     let member = next.member.identity();
-    transactor.transact(&records(&to, 0, 3..4), &group, &member, &commits).unwrap();
+    transactor.transact(&records(&to, 0, 3..4), &group, &member, &commits, &|| true).unwrap();
     assert_eq!(read(&*log, &to, 0, Position::Earliest, 1), ["3"]);
 }
 
@@ -89,6 +90,6 @@ pub fn commits_alone_are_a_transaction(fixture: &dyn LogFixture) {
     consumer.has(1);
     let mut transactor = log.transactional_producer(&name("id")).unwrap();
     let member = consumer.member.identity();
-    transactor.transact(&[], &group, &member, &[commit(&from, 0, 4, "n")]).unwrap();
+    transactor.transact(&[], &group, &member, &[commit(&from, 0, 4, "n")], &|| true).unwrap();
     until("the commit is seen", || committed(&*log, &group) == [(0, 4)]);
 }

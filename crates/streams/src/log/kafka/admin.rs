@@ -149,7 +149,7 @@ impl KafkaAdmin {
         // when the answer names no broker (librdkafka 2.12).
         let ask = |queue: &EventQueue| requests::settings(queue, &[ANY_TOPIC], self.timeout);
         self.request("the list of topics", ask, |_, _| Ok(()))?;
-        let layouts = requests::metadata(&self.handle, self.timeout)
+        let layouts = requests::metadata(&self.handle, false, self.timeout)
             .map_err(|error| explain(&format!("the list of topics at {}", self.url()), &error))?;
         let layouts: Vec<_> = layouts.into_iter().filter(|layout| wanted(&layout.name)).collect();
         if layouts.is_empty() {

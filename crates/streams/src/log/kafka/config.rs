@@ -34,6 +34,9 @@ const RESPONSE_GROWTH: usize = 5;
 /// The SASL mechanisms of this build of librdkafka.
 const MECHANISMS: [&str; 3] = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"];
 
+/// The largest record that is sent; a property with the same name changes it.
+const MESSAGE_BYTES_MAX: usize = 1_048_588;
+
 /// The time after which the broker aborts a transaction.
 const TRANSACTION_MS: u64 = 60_000;
 
@@ -114,12 +117,16 @@ impl Config {
     pub fn transactional_producer(&self, id: &str) -> Result<Conf> {
         let mut properties = self.for_producer();
         set(&mut properties, "transactional.id", id);
-        // A transaction needs no longer than its records may take. Until the broker aborts the
-        // transaction of a dead process, readers cannot read past it.
-        let ms = self.settings.delivery_timeout_ms.clamp(TRANSACTION_MS_MIN, TRANSACTION_MS);
+        let ms = self.transaction_timeout_ms();
         set(&mut properties, "delivery.timeout.ms", ms);
         set(&mut properties, "transaction.timeout.ms", ms);
         self.conf(properties)
+    }
+
+    /// A transaction needs no longer than its records may take. Until the broker aborts the
+    /// transaction of a dead process, readers cannot read past it.
+    pub fn transaction_timeout_ms(&self) -> u64 {
+        self.settings.delivery_timeout_ms.clamp(TRANSACTION_MS_MIN, TRANSACTION_MS)
     }
 
     /// The properties of an admin client. It names a group that it never joins: when the coordinator of
@@ -236,6 +243,9 @@ impl Config {
         set(all, "partitioner", "murmur2_random");
         // An unknown topic is reported within this time.
         set(all, "topic.metadata.propagation.max.ms", 5000);
+        // As much as brokers take (`message.max.bytes` of Kafka 4.1: 1 MiB and 12 bytes for a batch's length and
+        // offset); librdkafka's own limit is 1,000,000.
+        set(all, "message.max.bytes", MESSAGE_BYTES_MAX);
         if let Some(codec) = &settings.compression {
             set(all, "compression.codec", codec);
         }

@@ -139,7 +139,7 @@ impl KafkaMember {
                 if let Err(error) = self.open_queues(&list) {
                     events.push(MemberEvent::Error(error));
                 }
-                self.assigning = Some(PendingAssignment::new(list));
+                self.assigning = Some(PendingAssignment::new(list, self.start));
             }
             ErrorCode::RevokePartitions => {
                 let partitions = self.partitions(&list);
@@ -241,7 +241,7 @@ impl KafkaMember {
             }
             Some(Ok(assigned)) => {
                 self.errors.reset();
-                let list = pending.into_offsets(self.start);
+                let list = pending.into_offsets();
                 self.answer_rebalance(&list, true, events);
                 events.push(MemberEvent::Assigned(assigned));
             }
@@ -328,6 +328,10 @@ impl GroupMember for KafkaMember {
             self.errors.reset();
         }
         Ok(chunk)
+    }
+
+    fn position(&self, partition: &Partition) -> Option<i64> {
+        self.queues.get(partition).and_then(|_| self.handle.position(partition))
     }
 
     fn seek(&mut self, partition: &Partition, position: Position) -> Result<()> {

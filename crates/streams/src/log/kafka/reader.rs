@@ -125,7 +125,7 @@ fn check_exists(
     what: &str,
     timeout: Duration,
 ) -> Result<()> {
-    let layouts = requests::metadata(handle, timeout).map_err(|error| {
+    let layouts = requests::metadata(handle, false, timeout).map_err(|error| {
         // The cause has arrived meanwhile.
         let mut cause = error;
         while let Some(event) = main.poll(Some(Duration::ZERO)) {

@@ -1,6 +1,6 @@
 //! A member of a consumer group: takes part in sharing the partitions and reads its own.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,6 +15,7 @@ use super::liveness::{MemberLock, ProcessIdentity};
 use super::log_dir::{check_name, escaped, parse_partition_key, partition_key, LogDir};
 use super::process_watch::ProcessWatch;
 use super::{errors, files};
+use crate::commit_notes::first_position;
 use crate::log::{
     Assignment, Commit, ErrorKind, GroupMember, Limits, LogError, LostRecords, MemberEvent,
     Partition, Position, Result,
@@ -173,7 +174,7 @@ impl LocalMember {
         }
         drop(held);
         self.report_unknown_topics(partitions.keys().cloned().collect());
-        self.adopt(&state, lost, &claimed, &committed);
+        self.adopt(&state, lost, &claimed, &committed, &partitions);
         if !self.processes.watch(state.members.values().map(|info| &info.process)) {
             self.group_changed = true;
         }
@@ -187,6 +188,7 @@ impl LocalMember {
         lost: Vec<Partition>,
         claimed: &[String],
         committed: &CommittedOffsets,
+        partitions: &BTreeMap<String, i32>,
     ) {
         if !lost.is_empty() {
             self.owned.remove_all(&lost, &self.watch);
@@ -200,10 +202,16 @@ impl LocalMember {
         for partition in claimed.iter().filter_map(|key| parse_partition_key(key)) {
             let key = (partition.topic.to_string(), partition.number);
             let mut commit = committed.get(&key).cloned();
-            let from = match (&commit, self.settings.start) {
-                (Some(commit), _) => Position::Offset(commit.offset),
-                (None, Start::Earliest) => Position::Earliest,
-                (None, Start::Latest) => Position::Latest,
+            let (from, beginning) = match (&commit, self.settings.start) {
+                (Some(commit), _) => (Position::Offset(commit.offset), None),
+                (None, Start::Earliest) => (Position::Earliest, None),
+                (None, Start::Latest) => {
+                    let own = committed.iter().filter(|((topic, _), _)| *topic == key.0);
+                    let own = own.map(|((_, number), commit)| (*number, commit.metadata.as_str()));
+                    let count = partitions.get(&key.0).copied().unwrap_or(0);
+                    let (from, metadata) = first_position(key.1, count, own);
+                    (from, Some(metadata))
+                }
             };
             let failed = self.owned.add(&partition, from, &self.watch);
             self.pending.extend(failed.map(MemberEvent::Error));
@@ -211,11 +219,14 @@ impl LocalMember {
             if let (Some(commit), Some(end)) = (&mut commit, end) {
                 self.pending.extend(clamp(commit, end).map(MemberEvent::Error));
             }
-            assigned.push(Assignment {
-                partition,
-                committed: commit.as_ref().map(|commit| commit.offset),
-                metadata: commit.map(|commit| commit.metadata).unwrap_or_default(),
+            let first = beginning.and_then(|metadata| match from {
+                Position::Latest => Some((end?, metadata)),
+                _ => Some((self.owned.start_offset(&partition)?, metadata)),
             });
+            let is_first = first.is_some();
+            let commit = commit.map(|commit| (commit.offset, commit.metadata)).or(first).unzip();
+            let (committed, metadata) = (commit.0, commit.1.unwrap_or_default());
+            assigned.push(Assignment { partition, committed, metadata, is_first });
         }
         if !assigned.is_empty() {
             self.pending.push(MemberEvent::Assigned(assigned));

@@ -49,6 +49,7 @@ impl TransactionalProducer for LocalTransactionalProducer {
         group: &str,
         member: &[u8],
         commits: &[Commit],
+        _wanted: &dyn Fn() -> bool,
     ) -> Result<()> {
         committed_offsets::check(commits)?;
         let files = GroupFiles::open(&self.dir, group)?;

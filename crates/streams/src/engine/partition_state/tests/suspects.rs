@@ -61,7 +61,7 @@ fn a_record_runs_alone_after_two_deaths_and_is_a_dead_letter_after_the_third() {
         letter.message
     );
     assert_eq!(state.poison.take().map(|(offset, _)| offset), Some(0));
-    state.dead_letter_ended(&letter, true, at(100));
+    state.dead_letter_ended(&letter, LetterEnd::Durable, at(100));
     for offset in [1, 2] {
         let next = advance(&mut state, at(100)).remove(0);
         assert_eq!(offsets(&next), [offset]);

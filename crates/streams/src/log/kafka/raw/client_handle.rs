@@ -9,6 +9,7 @@ use super::conf::Conf;
 use super::kafka_error::{ErrorCode, KafkaError};
 use super::text::{copied, ms, text, written};
 use super::topic_partitions::TopicPartitionList;
+use crate::log::Partition;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientKind {
@@ -147,6 +148,17 @@ impl ClientHandle {
             )
         };
         (ErrorCode::from(code) == ErrorCode::NoError).then_some((start, end))
+    }
+
+    /// The offset behind the last message that was taken from the partition's queue, be it a record or the marker of a
+    /// transaction; `None` before the first, and after a seek.
+    pub fn position(&self, partition: &Partition) -> Option<i64> {
+        let mut list = TopicPartitionList::new();
+        list.add(&partition.topic, partition.number, -1, "").ok()?;
+        // SAFETY: our handle, our list.
+        KafkaError::check(unsafe { sys::rd_kafka_position(self.0, list.raw()) }).ok()?;
+        let position = list.partitions().iter().next().and_then(|one| one.offset());
+        position
     }
 
     /// Identifies the group member and its generation.

@@ -29,13 +29,23 @@ pub fn is_answered(handle: &ClientHandle, timeout: Duration) -> bool {
     }
 }
 
-/// All topics; waits for the answer.
-pub fn metadata(handle: &ClientHandle, timeout: Duration) -> Result<Vec<TopicLayout>, KafkaError> {
+/// All topics, or with `own` those that this client uses; waits for the answer.
+pub fn metadata(
+    handle: &ClientHandle,
+    own: bool,
+    timeout: Duration,
+) -> Result<Vec<TopicLayout>, KafkaError> {
     let mut found: *const sys::rd_kafka_metadata = std::ptr::null();
     // SAFETY: our handle; the answer is ours, read and given back once.
     unsafe {
         let none = std::ptr::null_mut();
-        let code = sys::rd_kafka_metadata(handle.raw(), 1, none, &raw mut found, ms(timeout));
+        let code = sys::rd_kafka_metadata(
+            handle.raw(),
+            i32::from(!own),
+            none,
+            &raw mut found,
+            ms(timeout),
+        );
         KafkaError::check(code)?;
         let all = &*found;
         let topics = slice(all.topics, all.topic_cnt);
