@@ -540,7 +540,7 @@ mod tests {
 
     /// Fails when a gauge was added, removed or moved: raise the version of [`LAYOUT`] then.
     #[test]
-    fn version_10_of_the_layout_is_this_one() {
+    fn version_11_of_the_layout_is_this_one() {
         let gauges = WorkerGauges::default();
         let start = &raw const gauges as usize;
         let at = |gauge: usize| gauge - start;
@@ -567,14 +567,15 @@ mod tests {
             at(&raw const gauges.counted as usize),
             at(&raw const gauges.held_bytes as usize),
             at(&raw const gauges.spooled_bytes as usize),
+            at(&raw const gauges.stop as usize),
         ];
-        assert_eq!((LAYOUT.version, size_of::<WorkerGauges>()), (10, 256));
-        assert_eq!((size_of::<WorkCounters>(), size_of::<WorkNames>()), (92_544, 40_064));
+        assert_eq!((LAYOUT.version, size_of::<WorkerGauges>()), (11, 384));
+        assert_eq!((size_of::<WorkCounters>(), size_of::<WorkNames>()), (94_208, 40_064));
         assert_eq!(
             places,
             [
                 0, 4, 8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 192, 200, 208, 212, 216, 224, 232,
-                240, 248
+                240, 248, 256
             ]
         );
         let heap = gauges.heap.gauges().map(|(_, gauge)| at(gauge as *const AtomicU64 as usize));
