@@ -27,7 +27,8 @@ class ReaperTest < Minitest::Test
   def test_a_worker_that_is_reported_while_others_are_reaped_is_known
     build_worker_set(workers: 2)
     children = @worker_set.children.dup
-    reaper(SlowForkers.new(children.zip(dead_processes(2)))).call
+    reaper = reaper(SlowForkers.new(children.zip(dead_processes(2))))
+    Timeout.timeout(10) { reaper.call until @worker_set.children.empty? }
     assert_empty @worker_set.children
     assert(children.all?(&:dead?))
     assert_equal 2, @worker_set.exits.fetch(:boot)
