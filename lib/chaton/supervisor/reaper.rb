@@ -16,18 +16,31 @@ module Chaton
 
       def call
         @forkers.read_all
-        while (pid, status = Process.wait2(-1, Process::WNOHANG))
+        while (pid, status = dead_process)
           next if ended(pid, status)
 
           # A preloader may have forked it while the deaths before it were handled.
           @forkers.read_all
           @worker_set.ended(pid, status)
         end
-      rescue Errno::ECHILD
-        nil
       end
 
       private
+
+      # Before Ruby 3.3 a wait for any child finds none while another thread waits for one, such as Process.detach of
+      # the application (waitpid_wait in process.c), but a wait for a certain one does.
+      def dead_process
+        wait(-1) || begin
+          @forkers.read_all
+          [*@worker_set.children.map(&:pid), *@forkers.pids].compact.lazy.filter_map { |pid| wait(pid) }.first
+        end
+      end
+
+      def wait(pid)
+        Process.wait2(pid, Process::WNOHANG)
+      rescue Errno::ECHILD
+        nil
+      end
 
       def ended(pid, status)
         how = WorkerReport.describe(status)
