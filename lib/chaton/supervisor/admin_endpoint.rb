@@ -68,6 +68,9 @@ module Chaton
 
       def tick(now_s) = @process&.tick(now_s)
 
+      # @return [Array<Integer>] of its process, if there is one
+      def pids = [@process&.pid].compact
+
       # A process has ended.
       #
       # @return [Boolean] whether it was the one that serves

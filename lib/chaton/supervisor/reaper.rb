@@ -32,7 +32,8 @@ module Chaton
       def dead_process
         wait(-1) || begin
           @forkers.read_all
-          [*@worker_set.children.map(&:pid), *@forkers.pids].compact.lazy.filter_map { |pid| wait(pid) }.first
+          known = @worker_set.children.map(&:pid) + [@forkers, @services, @admin].flat_map(&:pids)
+          known.compact.lazy.filter_map { |pid| wait(pid) }.first
         end
       end
 

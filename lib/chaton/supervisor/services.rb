@@ -52,6 +52,9 @@ module Chaton
         @processes.each { |process| process.tick(now_s, @input) }
       end
 
+      # @return [Array<Integer>] of the processes that exist
+      def pids = @processes.map(&:pid).compact
+
       # @return [Boolean] whether it was the process of a service
       def ended(pid, how)
         process = @processes.find { |one| one.pid == pid }
@@ -83,7 +86,7 @@ module Chaton
 
       def reap(now_s)
         @reap_at = now_s + REAP_EVERY_S
-        @processes.map(&:pid).compact.each do |pid|
+        pids.each do |pid|
           found, status = Process.wait2(pid, Process::WNOHANG)
           ended(pid, WorkerReport.describe(status)) if found
         rescue Errno::ECHILD

@@ -21,8 +21,12 @@ class ReaperTest < Minitest::Test
     def pids = []
   end
 
+  # A service, say.
   class Others
-    def ended(*) = false
+    attr_reader :pids
+
+    def initialize(*pids) = @pids = pids
+    def ended(pid, _how) = !@pids.delete(pid).nil?
   end
 
   def test_a_worker_that_is_reported_while_others_are_reaped_is_known
@@ -35,11 +39,14 @@ class ReaperTest < Minitest::Test
   end
 
   # Before Ruby 3.3 such a thread hides dead children from a wait for any of them.
-  def test_dead_workers_are_found_while_a_thread_waits_for_another_process
+  def test_dead_processes_are_found_while_a_thread_waits_for_another_process
     other = spawn("sleep", "60")
     waiter = Process.detach(other)
     Thread.pass until waiter.stop?
     test_a_worker_that_is_reported_while_others_are_reaped_is_known
+    service = Others.new(*dead_processes(1))
+    reaper(SlowForkers.new([]), service).call
+    assert_empty service.pids
   ensure
     Process.kill("KILL", other)
     waiter.join
@@ -70,7 +77,9 @@ class ReaperTest < Minitest::Test
 
   private
 
-  def reaper(forkers) = Chaton::Supervisor::Reaper.new(@worker_set, forkers, Others.new, Others.new)
+  def reaper(forkers, services = Others.new)
+    Chaton::Supervisor::Reaper.new(@worker_set, forkers, services, Others.new)
+  end
 
   # A process can be waited for when its last thread has ended, which may be later than its first.
   #
