@@ -7,6 +7,10 @@ require "minitest/autorun"
 require "minitest/mock"
 require "timeout"
 
+# A shell makes its background processes ignore INT, and all that they start inherits it: Ctrl-C would end no command
+# that a test starts on a terminal.
+trap("INT", "DEFAULT")
+
 # Chooses the numbers of rounds, kills and records, which are small in bin/test and large in bin/soak.
 module Soak
   # @return [Integer] the number for this run

@@ -84,8 +84,6 @@ class TraceTest < Minitest::Test
     server = boot_leak
     trace!(server, "start")
     command = [RbConfig.ruby, "-I", Server::LIB, Server::EXE, "trace", "top"]
-    # Who runs the tests in the background may have them ignore it, and what they start with them.
-    former = trap("INT", "DEFAULT")
     PTY.spawn({ "RACK_ENV" => "production" }, *command, chdir: server.dir) do |terminal, keyboard, pid|
       terminal.winsize = [20, 100]
       seen = +""
@@ -95,8 +93,6 @@ class TraceTest < Minitest::Test
       assert_match(/worker 0 \(pid \d+\)  traces  .*\n.*worker 1 \(pid \d+\)  traces/, seen)
     end
     assert_clean_end(server)
-  ensure
-    trap("INT", former) if former
   end
 
   def test_tracing_from_the_start_if_configured

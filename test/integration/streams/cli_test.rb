@@ -156,11 +156,8 @@ class StreamsTypedCommandTest < Minitest::Test
   class Follower
     def initialize(server, topic)
       out, input = IO.pipe
-      # A shell makes its background processes ignore INT, and their children inherit that.
-      former = trap("INT", "DEFAULT")
       @pid = Process.spawn(RbConfig.ruby, "-I", Server::LIB, Server::EXE, "streams", "tail", topic, "--follow",
                            chdir: server.dir, out: input, err: input)
-      trap("INT", former)
       input.close
       @output = Output.new(out)
       @waiter = Process.detach(@pid)
