@@ -1,10 +1,14 @@
 //! Who may ask.
 
 use std::net::{IpAddr, Ipv6Addr};
+use std::time::Duration;
 
 use tokio::sync::{Mutex, MutexGuard, Semaphore, SemaphorePermit};
 
 use crate::config::AdminListener;
+
+/// Wrong tokens wait for each other, each this long.
+pub(crate) const WRONG_TOKEN: Duration = Duration::from_millis(100);
 
 /// Whether a request with this `Host` may come in. A web page that has its own name resolve to this
 /// machine (DNS rebinding) makes the browser send that name; an address as the host cannot be
@@ -39,6 +43,13 @@ pub(crate) fn same_token(given: &str, token: &str) -> bool {
         differ | usize::from(given.get(at).copied().unwrap_or(0) ^ byte)
     });
     std::hint::black_box(differ) == 0
+}
+
+/// Browsers send a host's cookies to all of its ports, so that each port has a name of its own.
+pub(crate) fn cookie_name(host: Option<&str>) -> String {
+    let port = host.and_then(|host| host.rsplit_once(':')).map_or("80", |(_, port)| port);
+    let port: String = port.chars().filter(char::is_ascii_digit).collect();
+    format!("chaton_dashboard_{port}")
 }
 
 /// Makes wrong tokens and wrong keys of links wait for each other.

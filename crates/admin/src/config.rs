@@ -1,13 +1,11 @@
 //! Settings of the admin endpoint.
 
+use std::collections::BTreeMap;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
 use chaton_core::settings::{nullable, seconds, seconds_or_off};
-use serde::Deserialize;
-
-use crate::dashboard::DashboardConfig;
-use crate::statsd::StatsdConfig;
+use serde::{Deserialize, Serialize};
 
 /// A listening socket. Its descriptor stays the caller's, who closes it after the endpoint has ended.
 #[derive(Clone, Deserialize)]
@@ -59,4 +57,55 @@ pub struct Config {
     /// read.
     #[serde(default)]
     pub store: serde_json::Value,
+}
+
+/// Where metrics are sent.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StatsdConfig {
+    /// Host and port.
+    pub address: String,
+    /// How often.
+    #[serde(rename = "interval_s", deserialize_with = "seconds")]
+    pub interval: Duration,
+    /// Whether labels are sent as tags in the form of DogStatsD, or else as parts of the name.
+    pub tags: bool,
+}
+
+/// Settings of the page.
+#[derive(Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DashboardConfig {
+    /// Path of the main process's control socket; `None`: it is off, and so are some actions.
+    #[serde(deserialize_with = "nullable")]
+    pub control_socket: Option<String>,
+    /// What does not change, such as the version, in words.
+    pub facts: BTreeMap<String, String>,
+    /// The entries of `cron` in the configuration, and the application by whose name the store remembers their ticks.
+    pub crons: Vec<CronEntry>,
+    #[allow(missing_docs)]
+    pub application: String,
+    /// How long a one-time link is valid.
+    #[serde(rename = "link_s", deserialize_with = "seconds")]
+    pub link: Duration,
+    /// How long the session is that it begins.
+    #[serde(rename = "session_s", deserialize_with = "seconds")]
+    pub session: Duration,
+}
+
+/// An entry of `cron` in the configuration.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct CronEntry {
+    /// Its name.
+    pub name: String,
+    /// The class of its jobs.
+    pub class: String,
+    /// The expression.
+    pub schedule: String,
+    /// The time zone of the expression.
+    pub zone: String,
+    /// The queue, if the class does not say it.
+    #[serde(deserialize_with = "nullable")]
+    pub queue: Option<String>,
 }

@@ -4,10 +4,11 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::SemaphorePermit;
 use tokio::time::timeout;
 
+use crate::answer::{Answer, HEADERS, TOO_MANY};
 use crate::config::AdminListener;
 use crate::request_head::{parse, AdminRequest, HeadState};
-use crate::routes::{answer, is_probe, Answer, HEADERS, TOO_MANY};
-use crate::server::State;
+use crate::routes::{answer, is_probe};
+use crate::state::State;
 use crate::waiting_clients::WaitingClient;
 
 /// Room for one read: the head of a probe or a scraper.

@@ -1,28 +1,23 @@
 //! The page for people: its files, its data and its actions. The admin endpoint serves it to those who have
 //! opened a one-time link or have the token; an application that mounts it decides itself who may see it.
 
-mod control;
+pub(crate) mod control;
 mod document;
 pub(crate) mod history;
-mod sessions;
+pub(crate) mod sampler;
+pub(crate) mod sessions;
 pub mod stored_jobs;
 
-use std::collections::BTreeMap;
 use std::io;
-use std::time::Duration;
 
 use chaton_core::clock::now_ns;
-use chaton_core::settings::{nullable, seconds};
-use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
 use serde_json::{json, Value};
 
+use crate::access::{cookie_name, WRONG_TOKEN};
+use crate::answer::Answer;
+pub use crate::config::{CronEntry, DashboardConfig};
 use crate::request_head::AdminRequest;
-use crate::routes::{token_is_right, too_many_guesses, Answer, WRONG_TOKEN};
-use crate::server::State;
-use control::ControlSocket;
-use history::History;
-use sessions::Sessions;
+use crate::state::{runtime, State};
 use stored_jobs::{JobAction, JobDetails, JobFilter, JobSource, StoredJobs};
 
 const PAGE: &str = include_str!("dashboard/page.html");
@@ -39,77 +34,6 @@ const ACTION_JOBS_MAX: usize = 200;
 
 /// Batches that are shown.
 const BATCHES_MAX: usize = 100;
-
-/// Settings of the page.
-#[derive(Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct DashboardConfig {
-    /// Path of the main process's control socket; `None`: it is off, and so are some actions.
-    #[serde(deserialize_with = "nullable")]
-    pub control_socket: Option<String>,
-    /// What does not change, such as the version, in words.
-    pub facts: BTreeMap<String, String>,
-    /// The entries of `cron` in the configuration, and the application by whose name the store remembers their ticks.
-    pub crons: Vec<CronEntry>,
-    #[allow(missing_docs)]
-    pub application: String,
-    /// How long a one-time link is valid.
-    #[serde(rename = "link_s", deserialize_with = "seconds")]
-    pub link: Duration,
-    /// How long the session is that it begins.
-    #[serde(rename = "session_s", deserialize_with = "seconds")]
-    pub session: Duration,
-}
-
-/// An entry of `cron` in the configuration.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct CronEntry {
-    /// Its name.
-    pub name: String,
-    /// The class of its jobs.
-    pub class: String,
-    /// The expression.
-    pub schedule: String,
-    /// The time zone of the expression.
-    pub zone: String,
-    /// The queue, if the class does not say it.
-    #[serde(deserialize_with = "nullable")]
-    pub queue: Option<String>,
-}
-
-/// What the page needs beside the figures.
-pub(crate) struct Dashboard {
-    sessions: Mutex<Sessions>,
-    pub control: ControlSocket,
-    jobs: Option<StoredJobs>,
-    history: Mutex<History>,
-    /// What was last wrong with the history.
-    note: Mutex<Option<String>>,
-}
-
-impl Dashboard {
-    pub fn new(config: &DashboardConfig, jobs: Option<Box<dyn JobSource>>) -> Self {
-        let control = ControlSocket::new(config.control_socket.as_deref());
-        let history = Mutex::new(History::new(config.control_socket.as_deref()));
-        let jobs = jobs.map(StoredJobs::new);
-        Self { sessions: Mutex::default(), control, jobs, history, note: Mutex::default() }
-    }
-
-    /// Logs what is wrong with the history, once while it stays the same. The page shows it, too.
-    fn warn(&self, what: String) {
-        let mut note = self.note.lock();
-        if note.as_ref() != Some(&what) {
-            chaton_core::log::warn(&format!("the history of the dashboard: {what}"));
-            *note = Some(what);
-        }
-    }
-
-    /// Makes a link valid, once.
-    pub fn add_link(&self, key: String, config: &DashboardConfig) {
-        self.sessions.lock().add_link(key, config.link, now_ns());
-    }
-}
 
 /// Whether the path is one of the page's.
 pub(crate) fn has(path: &str) -> bool {
@@ -139,7 +63,7 @@ pub(crate) async fn answer(request: &AdminRequest, state: &State) -> Answer {
     let in_session =
         session.is_some_and(|key| state.dashboard.sessions.lock().is_valid(key, now_ns()));
     let has_token = match &request.token {
-        Some(given) if !in_session => match token_is_right(given, state).await {
+        Some(given) if !in_session => match state.token_is_right(given).await {
             Ok(right) => right,
             Err(refusal) => return refusal,
         },
@@ -166,7 +90,9 @@ async fn open(request: &AdminRequest, state: &State) -> Answer {
     let key = query_value(&request.query, "key").unwrap_or_default();
     let valid = || state.dashboard.sessions.lock().use_link(&key, now_ns());
     if !valid() {
-        let Some(one_at_a_time) = state.guess_gate.enter().await else { return too_many_guesses() };
+        let Some(one_at_a_time) = state.guess_gate.enter().await else {
+            return Answer::too_many_guesses();
+        };
         tokio::time::sleep(WRONG_TOKEN).await;
         drop(one_at_a_time);
         // The main process may have announced it in the meantime.
@@ -184,13 +110,6 @@ async fn open(request: &AdminRequest, state: &State) -> Answer {
         }
         Err(error) => Answer::error(503, &format!("no session can be begun: {error}")),
     }
-}
-
-/// Browsers send a host's cookies to all of its ports, so that each port has a name of its own.
-pub(crate) fn cookie_name(host: Option<&str>) -> String {
-    let port = host.and_then(|host| host.rsplit_once(':')).map_or("80", |(_, port)| port);
-    let port: String = port.chars().filter(char::is_ascii_digit).collect();
-    format!("chaton_dashboard_{port}")
 }
 
 /// Answers a request of a browser whose user may see the page.
@@ -495,7 +414,7 @@ impl MountedDashboard {
     /// # Errors
     /// When the system refuses what the runtime needs.
     pub fn new(state: std::sync::Arc<State>) -> io::Result<Self> {
-        Ok(Self { state, runtime: Some(crate::server::runtime()?) })
+        Ok(Self { state, runtime: Some(runtime()?) })
     }
 
     /// Status, media type and body of the answer; it is there within a few seconds.

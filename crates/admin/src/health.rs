@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use chaton_core::clock::boot_ns;
 use chaton_core::process::counters::WorkCounters;
 use chaton_core::process::scoreboard::{Scoreboard, WorkerGauges};
 use serde::Serialize;
 
 use crate::config::Config;
-use crate::server::boot_ms;
 use crate::tree::{ServerPhase, TreeReport, WorkerEntry, WorkerPhase};
 
 /// The answer to `/live`.
@@ -227,6 +227,11 @@ fn streams(gauges: &WorkerGauges, counters: &WorkCounters, config: &Config) -> O
         .then(|| format!("is {lag} records behind in one of its topics (lag_max is {lag_max})"))
 }
 
+/// Time since boot, as the scoreboard has it.
+pub(crate) fn boot_ms() -> u64 {
+    boot_ns() / 1_000_000
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -240,7 +245,7 @@ mod tests {
             timeout: Duration::from_secs(1),
             token: None,
             store: serde_json::Value::Null,
-            dashboard: crate::dashboard::DashboardConfig::default(),
+            dashboard: crate::config::DashboardConfig::default(),
             alive_timeout: Some(Duration::from_secs(60)),
             queue_age_ms: 5_000,
             lag_max: Some(1_000),

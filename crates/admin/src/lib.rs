@@ -6,6 +6,7 @@
 //! ([`tree::TreeReport`]). No worker is asked, so that a busy or hung one hides nothing.
 
 mod access;
+mod answer;
 mod config;
 mod connection;
 pub mod dashboard;
@@ -16,10 +17,10 @@ pub mod queues;
 mod request_head;
 mod routes;
 pub mod server;
+pub mod state;
 mod statsd;
 pub mod tree;
 mod waiting_clients;
 
-pub use config::{AdminListener, Config};
-pub use routes::HEADERS;
-pub use statsd::StatsdConfig;
+pub use answer::HEADERS;
+pub use config::{AdminListener, Config, StatsdConfig};

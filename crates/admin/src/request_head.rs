@@ -1,6 +1,6 @@
 //! The head of a request.
 
-use crate::dashboard;
+use crate::access::cookie_name;
 
 /// Header lines of a request at most.
 const HEADERS_MAX: usize = 64;
@@ -85,7 +85,7 @@ pub(crate) fn parse(bytes: &[u8]) -> HeadState {
     if newest && found.host.is_none() {
         return HeadState::Refused(400, "Host is missing");
     }
-    let name = dashboard::cookie_name(found.host.as_deref());
+    let name = cookie_name(found.host.as_deref());
     let mut pairs =
         cookies.iter().flat_map(|one| one.split(';')).filter_map(|one| one.split_once('='));
     found.session = pairs.find(|(key, _)| key.trim() == name).map(|(_, key)| key.trim().to_owned());

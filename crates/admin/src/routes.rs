@@ -1,68 +1,13 @@
 //! The answer to each path.
 
-use std::time::Duration;
-
-use serde::Serialize;
-use serde_json::json;
-
 use crate::access;
+use crate::answer::Answer;
 use crate::config::AdminListener;
 use crate::dashboard;
-use crate::health;
+use crate::health::{self, boot_ms};
 use crate::metrics;
 use crate::request_head::AdminRequest;
-use crate::server::{boot_ms, State};
-
-/// The type of all answers but that of `/metrics`.
-const JSON: &str = "application/json";
-/// Wrong tokens wait for each other, each this long.
-pub(crate) const WRONG_TOKEN: Duration = Duration::from_millis(100);
-/// The status when too many wait.
-pub(crate) const TOO_MANY: u16 = 429;
-
-/// Headers of all answers: nothing of them is run, shown or kept by anything but our own page.
-pub const HEADERS: [(&str, &str); 5] = [
-    ("cache-control", "no-store"),
-    ("x-content-type-options", "nosniff"),
-    ("referrer-policy", "no-referrer"),
-    ("cross-origin-resource-policy", "same-origin"),
-    (
-        "content-security-policy",
-        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
-         img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    ),
-];
-
-/// What is sent.
-pub(crate) struct Answer {
-    pub status: u16,
-    pub content_type: &'static str,
-    pub body: String,
-    /// The value of Set-Cookie.
-    pub cookie: Option<String>,
-    /// The client has a session or the token. The connections of others end with the answer, so that they hold
-    /// none by asking now and then.
-    pub to_known_client: bool,
-}
-
-impl Answer {
-    /// JSON. No text in it, such as the name of a class, looks like HTML.
-    pub fn of(status: u16, body: &impl Serialize) -> Self {
-        // Numbers, strings and lists of them are always written.
-        let body = serde_json::to_string(body).unwrap_or_default().replace('<', "\\u003c");
-        Self { status, content_type: JSON, body: body + "\n", cookie: None, to_known_client: false }
-    }
-
-    /// A file.
-    pub fn text(content_type: &'static str, body: &str) -> Self {
-        Self { body: body.to_owned(), content_type, ..Self::of(200, &()) }
-    }
-
-    /// A refusal with its reason.
-    pub fn error(status: u16, message: &str) -> Self {
-        Self::of(status, &json!({ "error": message }))
-    }
-}
+use crate::state::State;
 
 /// Whether a request asks for the health of the server.
 pub(crate) fn is_probe(request: &AdminRequest) -> bool {
@@ -135,26 +80,9 @@ async fn refusal(
     let Some(given) = &request.token else {
         return Some(Answer::error(401, "metrics need a token (Authorization: Bearer …)"));
     };
-    match token_is_right(given, state).await {
+    match state.token_is_right(given).await {
         Ok(true) => None,
         Ok(false) => Some(Answer::error(401, "the token is wrong")),
         Err(refusal) => Some(refusal),
     }
-}
-
-/// Compares a token with the configured one, and takes its time if it is another. The right one waits for nobody's
-/// guesses.
-pub(crate) async fn token_is_right(given: &str, state: &State) -> Result<bool, Answer> {
-    let token = state.config.token.as_deref();
-    if token.is_some_and(|token| access::same_token(given, token)) {
-        return Ok(true);
-    }
-    let _one_at_a_time = state.guess_gate.enter().await.ok_or_else(too_many_guesses)?;
-    tokio::time::sleep(WRONG_TOKEN).await;
-    Ok(false)
-}
-
-/// The refusal of a guess that may not even wait.
-pub(crate) fn too_many_guesses() -> Answer {
-    Answer::error(TOO_MANY, "too many wrong tokens; try again later")
 }

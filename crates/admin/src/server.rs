@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use chaton_core::clock::{boot_ns, now_ns};
 use chaton_core::process::scoreboard::Scoreboard;
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -16,19 +15,13 @@ use serde::Deserialize;
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, Interest};
 use tokio::net::{unix::pipe, TcpStream, UnixStream};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 
-use crate::access::GuessGate;
 use crate::config::{AdminListener, Config};
 use crate::connection;
-use crate::dashboard::stored_jobs::JobSource;
-use crate::dashboard::{history, Dashboard};
-use crate::health;
-use crate::metrics::Scrape;
-use crate::process_reader::ProcessReader;
-use crate::queues::{QueueReader, QueueSource};
-use crate::statsd::{self, StatsdCounters};
-use crate::tree::TreeReport;
+use crate::dashboard::sampler;
+use crate::state::{runtime, OpenStore, State};
+use crate::statsd;
 use crate::waiting_clients::{WaitingClient, WaitingClients};
 
 /// Bytes of a line from the supervisor at most: a report of thousands of workers.
@@ -43,104 +36,6 @@ const WAITING_MIN: u64 = 16;
 /// One bind's waiting connections may take an eighth of the open files: on a thread of a server without workers,
 /// the rest is the application's.
 const WAITING_PART: u64 = 8;
-
-/// What the endpoint knows.
-pub struct State {
-    /// Its settings.
-    pub config: Config,
-    /// The workers' gauges.
-    pub scoreboard: Scoreboard,
-    /// The last report, and when it came (ns).
-    report: Mutex<(TreeReport, u64)>,
-    /// Of requests under way.
-    pub(crate) places: Semaphore,
-    /// Passed by wrong tokens.
-    pub(crate) guess_gate: GuessGate,
-    /// Notified of the first report.
-    pub(crate) reported: Notify,
-    pub(crate) statsd: StatsdCounters,
-    pub(crate) process_memory: Mutex<ProcessReader>,
-    pub(crate) queues: Option<QueueReader>,
-    pub(crate) dashboard: Dashboard,
-}
-
-/// Opens the store that the settings name: a connection for its sizes, and one for its jobs; `None` without
-/// a store.
-pub type OpenStore = fn(&serde_json::Value) -> Option<(Box<dyn QueueSource>, Box<dyn JobSource>)>;
-
-/// A line from the supervisor.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Line {
-    /// The key of a one-time link to the page.
-    Link {
-        link: String,
-    },
-    Report(TreeReport),
-}
-
-impl State {
-    /// Knows no workers yet.
-    pub fn new(config: Config, scoreboard: Scoreboard, open: OpenStore) -> Arc<Self> {
-        let (queues, jobs) = open(&config.store).unzip();
-        let queues = queues.map(QueueReader::new);
-        let dashboard = Dashboard::new(&config.dashboard, jobs);
-        let report = Mutex::new((TreeReport::default(), now_ns()));
-        let places = Semaphore::new(config.connections_max);
-        let guess_gate = GuessGate::new(config.connections_max);
-        Arc::new(Self {
-            config,
-            scoreboard,
-            report,
-            places,
-            guess_gate,
-            reported: Notify::new(),
-            statsd: StatsdCounters::default(),
-            process_memory: Mutex::default(),
-            queues,
-            dashboard,
-        })
-    }
-
-    /// Takes a report of the supervisor, or a link, which are JSON.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    pub(crate) fn take(&self, line: &str) -> io::Result<()> {
-        match serde_json::from_str(line)? {
-            Line::Link { link } => self.dashboard.add_link(link, &self.config.dashboard),
-            Line::Report(report) => {
-                *self.report.lock() = (report, now_ns());
-                self.reported.notify_one();
-            }
-        }
-        Ok(())
-    }
-
-    /// The text of `/metrics`.
-    pub(crate) async fn metrics(&self) -> String {
-        let store = match &self.queues {
-            Some(queues) => Some(queues.read().await.ok()),
-            None => None,
-        };
-        let (report, _) = self.report();
-        let readiness = health::ready(&report, &self.scoreboard, &self.config, None, boot_ms());
-        let roles: Vec<_> =
-            readiness.roles.iter().map(|(role, found)| (role.as_str(), found.ready)).collect();
-        let mut scrape = Scrape::read(&report, &self.scoreboard, &roles);
-        scrape.store = store;
-        scrape.statsd = self.config.statsd.as_ref().map(|_| self.statsd.read());
-        scrape.processes = self.process_memory.lock().read(&report);
-        // Nothing is written but memory, which does not fail.
-        scrape.encode().unwrap_or_default()
-    }
-
-    /// The last report, and how long ago it came.
-    pub fn report(&self) -> (TreeReport, Duration) {
-        let (report, at_ns) = &*self.report.lock();
-        (report.clone(), Duration::from_nanos(now_ns().saturating_sub(*at_ns)))
-    }
-}
 
 /// The first line that the process reads.
 #[derive(Deserialize)]
@@ -230,15 +125,6 @@ impl AdminThread {
     }
 }
 
-/// Time since boot, as the scoreboard has it.
-pub(crate) fn boot_ms() -> u64 {
-    boot_ns() / 1_000_000
-}
-
-pub(crate) fn runtime() -> io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()
-}
-
 /// A descriptor of somebody else, who closes it.
 struct Lent(RawFd);
 
@@ -271,7 +157,7 @@ fn listen(state: &Arc<State>, first: bool) -> io::Result<()> {
         tokio::spawn(accept_all(socket, listener.clone(), state.clone(), clients));
     }
     let shared = state.clone();
-    tokio::spawn(async move { history::run(&shared).await });
+    tokio::spawn(async move { sampler::run(&shared).await });
     let shared = state.clone();
     tokio::spawn(async move {
         if let Some(config) = &shared.config.statsd {
@@ -345,7 +231,7 @@ mod tests {
             statsd: None,
             roles: Vec::new(),
             store: serde_json::Value::Null,
-            dashboard: crate::dashboard::DashboardConfig::default(),
+            dashboard: crate::config::DashboardConfig::default(),
         };
         AdminThread::start(config, &Scoreboard::new(1).unwrap(), |_| None).unwrap()
     }

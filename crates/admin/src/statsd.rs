@@ -6,49 +6,18 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::sync::atomic::Ordering::Relaxed;
 
-use chaton_core::settings::seconds;
-use serde::Deserialize;
 use tokio::net::{lookup_host, UdpSocket};
 use tokio::time::{interval, timeout, MissedTickBehavior};
 
-use crate::server::State;
+use crate::config::StatsdConfig;
+use crate::state::State;
 
 /// Bytes of a datagram at most: what an Ethernet frame holds with IPv6 and some room for a tunnel.
 const DATAGRAM_BYTES_MAX: usize = 1432;
 /// The prefix of all metrics, which StatsD writes with a point.
 const PREFIX: &str = "chaton_";
-
-/// Where metrics are sent.
-#[derive(Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct StatsdConfig {
-    /// Host and port.
-    pub address: String,
-    /// How often.
-    #[serde(rename = "interval_s", deserialize_with = "seconds")]
-    pub interval: Duration,
-    /// Whether labels are sent as tags in the form of DogStatsD, or else as parts of the name.
-    pub tags: bool,
-}
-
-/// What was sent.
-#[derive(Debug, Default)]
-pub(crate) struct StatsdCounters {
-    /// Datagrams that the system has taken.
-    pub sent: AtomicU64,
-    /// Those that it has not, and rounds without an address.
-    pub failed: AtomicU64,
-}
-
-impl StatsdCounters {
-    /// Sent and failed.
-    pub fn read(&self) -> [u64; 2] {
-        [self.sent.load(Relaxed), self.failed.load(Relaxed)]
-    }
-}
 
 /// Sends for as long as the runtime lives. What was counted before belongs to an earlier process of the
 /// endpoint, unless this is the first one.

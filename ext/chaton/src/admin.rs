@@ -9,7 +9,8 @@ use chaton_admin::dashboard::stored_jobs::JobSource;
 use chaton_admin::dashboard::{MountedDashboard, MountedRequest};
 #[cfg(not(feature = "jobs"))]
 use chaton_admin::queues::QueueSource;
-use chaton_admin::server::{run_process, AdminThread, State};
+use chaton_admin::server::{run_process, AdminThread};
+use chaton_admin::state::State;
 use chaton_admin::{Config, HEADERS};
 use chaton_core::process::scoreboard::Scoreboard;
 use magnus::{function, method, prelude::*, Error, RHash, RModule, Ruby};

@@ -13,10 +13,10 @@ use serde_json::{json, Map, Value};
 
 use crate::config::Config;
 use crate::dashboard::control::WorkerAnswers;
-use crate::health;
+use crate::health::{self, boot_ms};
 use crate::metrics::{Scrape, CLASSES};
 use crate::queues::StoreSizes;
-use crate::server::{boot_ms, State};
+use crate::state::State;
 use crate::tree::WorkerEntry;
 
 /// Queues in the document at most; classes and topics are bounded where they are counted.

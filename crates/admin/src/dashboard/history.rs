@@ -5,14 +5,10 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use chaton_core::clock::wall_s;
 use chaton_core::process::counters::TimeTotals;
 use serde::Serialize;
-
-use crate::metrics::Scrape;
-use crate::server::State;
 
 /// What a point has, each absent where it is not known: what happened per second, the bucket of a percentile of
 /// the times since the point before, or a size.
@@ -30,9 +26,9 @@ const NAMES: [&str; 11] = [
     "memory",
 ];
 /// Seconds between two points, and how many are kept: an hour, and a day.
-const RINGS: [(u32, usize); 2] = [(10, 360), (60, 1440)];
+pub(super) const RINGS: [(u32, usize); 2] = [(10, 360), (60, 1440)];
 /// Seconds between two writes of the file; so much is lost when the machine fails.
-const SAVED_EVERY: u32 = 60;
+pub(super) const SAVED_EVERY: u32 = 60;
 /// The first bytes of the file. What a point has belongs to the version.
 const MAGIC: &[u8] = b"chaton history 1\n";
 /// Bytes of the file at most: all points, with room for a few more numbers in each.
@@ -47,46 +43,21 @@ struct Point {
 
 /// What is known of the server at one moment. Counters begin with the server.
 #[derive(Clone, Debug, Default)]
-struct Reading {
-    at: u32,
-    requests: u64,
-    errors: u64,
-    duration: TimeTotals,
-    queue_time: TimeTotals,
-    jobs: u64,
-    failed: u64,
-    records: u64,
-    waiting: Option<u64>,
-    lag: u64,
-    memory: u64,
+pub(super) struct Reading {
+    pub at: u32,
+    pub requests: u64,
+    pub errors: u64,
+    pub duration: TimeTotals,
+    pub queue_time: TimeTotals,
+    pub jobs: u64,
+    pub failed: u64,
+    pub records: u64,
+    pub waiting: Option<u64>,
+    pub lag: u64,
+    pub memory: u64,
 }
 
 impl Reading {
-    async fn take(state: &State) -> Self {
-        let waiting = match &state.queues {
-            Some(queues) => queues.read().await.ok(),
-            None => None,
-        };
-        let (report, _) = state.report();
-        let processes = state.process_memory.lock().read(&report);
-        let scrape = Scrape::read(&report, &state.scoreboard, &[]);
-        let jobs = scrape.jobs.values();
-        let topics = scrape.topics.values();
-        Self {
-            at: wall_s() as u32,
-            requests: scrape.responses.iter().sum(),
-            errors: scrape.responses[4],
-            jobs: jobs.clone().map(|one| one.done + one.failed).sum(),
-            failed: jobs.map(|one| one.failed).sum(),
-            records: topics.clone().map(|one| one.records).sum(),
-            lag: topics.map(|one| one.lag).sum(),
-            waiting: waiting.map(|sizes| sizes.queues.iter().map(|one| one.size).sum()),
-            memory: processes.iter().map(|one| one.proportional.unwrap_or(one.resident)).sum(),
-            duration: scrape.duration,
-            queue_time: scrape.queue_time,
-        }
-    }
-
     /// What has happened since another reading of the same server.
     fn since(&self, before: &Self) -> Point {
         let seconds = f64::from(self.at.saturating_sub(before.at).max(1));
@@ -205,7 +176,7 @@ impl History {
     }
 
     /// Takes a reading; returns what is to be written if it is time for that.
-    fn take(&mut self, reading: &Reading, save: bool) -> Option<(PathBuf, Vec<u8>)> {
+    pub(super) fn take(&mut self, reading: &Reading, save: bool) -> Option<(PathBuf, Vec<u8>)> {
         self.rings.iter_mut().for_each(|ring| ring.take(reading));
         let path = self.path.clone().filter(|_| save)?;
         Some((path, self.encode()))
@@ -246,7 +217,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// Writes it under another name first, so that a reader sees the old one or the new one.
-fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(super) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = path.with_extension("history.new");
     let mut file =
         OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
@@ -284,32 +255,6 @@ fn checksum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
         (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
-}
-
-/// Samples the server until the endpoint ends.
-pub(crate) async fn run(state: &State) {
-    let history = &state.dashboard.history;
-    if let Err(why) = history.lock().load() {
-        state.dashboard.warn(why);
-    }
-    let every = Duration::from_secs(u64::from(RINGS[0].0));
-    let mut tick = tokio::time::interval(every);
-    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
-    let mut saved_at = wall_s() as u32;
-    loop {
-        tick.tick().await;
-        let reading = Reading::take(state).await;
-        let save = reading.at.abs_diff(saved_at) >= SAVED_EVERY;
-        let Some((path, bytes)) = history.lock().take(&reading, save) else { continue };
-        saved_at = reading.at;
-        let written = tokio::task::spawn_blocking(move || {
-            write(&path, &bytes).map_err(|error| (path, error))
-        })
-        .await;
-        if let Ok(Err((path, error))) = written {
-            state.dashboard.warn(format!("{} cannot be written: {error}", path.display()));
-        }
-    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::Mutex;
 
-use super::CronEntry;
+use crate::config::CronEntry;
 
 /// How long a request waits for the store.
 const ANSWER_MAX: Duration = Duration::from_secs(10);

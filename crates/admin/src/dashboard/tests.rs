@@ -1,5 +1,6 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::*;
 use crate::config::{AdminListener, Config};
@@ -35,7 +36,7 @@ fn listener() -> AdminListener {
 fn answers(link: Duration, requests: &[AdminRequest]) -> Vec<Answer> {
     let state = State::new(config(link), Scoreboard::new(1).unwrap(), |_| None);
     state.take(r#"{"link":"key"}"#).unwrap();
-    let runtime = crate::server::runtime().unwrap();
+    let runtime = crate::state::runtime().unwrap();
     let answer = |request| runtime.block_on(crate::routes::answer(request, &listener(), &state));
     requests.iter().map(answer).collect()
 }
@@ -274,9 +275,9 @@ fn ten_thousand_classes_topics_and_queues_are_bounded() {
     own.counters().topics[0].oldest_ms.store(1, Relaxed);
     own.counters().topics[0].rebalances.store(3, Relaxed);
     let shared = Scoreboard::open(scoreboard.fd()).unwrap();
-    let open: crate::server::OpenStore = |_| Some((Box::new(ManyQueues), Box::new(NoJobs)));
+    let open: crate::state::OpenStore = |_| Some((Box::new(ManyQueues), Box::new(NoJobs)));
     let state = State::new(config(MINUTE), shared, open);
-    let shown = crate::server::runtime().unwrap().block_on(document::document(&state));
+    let shown = crate::state::runtime().unwrap().block_on(document::document(&state));
     let names = |list: &Value| list.as_array().map_or(0, Vec::len);
     let (classes, topics) = (&shown["jobs"]["classes"], &shown["streams"]);
     assert_eq!((names(classes), names(topics)), (201, 201));
@@ -304,7 +305,7 @@ fn a_call_to_a_store_that_hangs_does_not_hold_up_the_end_of_the_process() {
             }
         }
     }
-    let open: crate::server::OpenStore = |_| Some((Box::new(Hangs), Box::new(NoJobs)));
+    let open: crate::state::OpenStore = |_| Some((Box::new(Hangs), Box::new(NoJobs)));
     let state = State::new(config(MINUTE), Scoreboard::new(1).unwrap(), open);
     let mounted = MountedDashboard::new(state.clone()).unwrap();
     let queues = state.queues.as_ref().unwrap();
