@@ -35,6 +35,6 @@ require_relative "chaton/rails" if defined?(ActiveSupport) && ActiveSupport.resp
 
 # `rails server` requires the Gemfile's gems before it looks for a server. Chaton serves on Linux only.
 if defined?(Rails::Server) && RUBY_PLATFORM.include?("linux")
-  require_relative "chaton/rails_server"
+  require_relative "chaton/rails/server"
   Chaton::RailsServer.install(Rails::Server)
 end

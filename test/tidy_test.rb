@@ -10,12 +10,12 @@ class TidyTest < Minitest::Test
 
   # The layers of lib, outermost first. A file may require files of its own layer and of those below.
   RUBY_LAYERS = [
-    %w[cli cli/* rack_handler rails_server],
+    %w[cli cli/* rack_handler rails/server],
     %w[config config/*],
     %w[supervisor supervisor/* control single],
-    %w[worker worker/* service service/* active_record_pool],
+    %w[worker worker/* service service/* rails/active_record_pool],
     %w[web web/* jobs jobs/* streams streams/* memory memory/* job batch batch/* iterable_job iterable_job/* consumer
-       sidekiq sidekiq/* testing testing/* rails rails_watch
+       sidekiq sidekiq/* testing testing/* rails rails/*
        pool support_thread],
     %w[native]
   ].freeze

@@ -2,6 +2,7 @@
 
 require "securerandom"
 require_relative "job"
+require_relative "rails/after_commit"
 
 module Chaton
   # A group of jobs with callbacks: for when all have succeeded, when all have run, and when the first has died. A
@@ -71,7 +72,7 @@ module Chaton
       create(client) if first
       client.in_batch(@bid, &)
       # After the pushes, which may wait for the end of a transaction.
-      Jobs::AfterCommit.run(rolled_back: -> { give_up(client) }) { close(client) } if first
+      AfterCommit.run(rolled_back: -> { give_up(client) }) { close(client) } if first
       ended = true
       self
     ensure

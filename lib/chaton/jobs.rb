@@ -9,7 +9,6 @@ module Chaton
   # A process has one configuration, and so one store and one set of middleware. This module holds both, because
   # `SomeJob.perform_async` gets no argument that could.
   module Jobs
-    autoload :AfterCommit, "chaton/jobs/after_commit"
     autoload :Arguments, "chaton/jobs/arguments"
     autoload :BatchPushes, "chaton/jobs/batch_pushes"
     autoload :Chain, "chaton/jobs/chain"

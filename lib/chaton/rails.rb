@@ -9,7 +9,7 @@ ActiveSupport.on_load(:active_job) { require "active_job/queue_adapters/chaton_a
 
 ActiveSupport.on_load(:active_record_sqlite3adapter) do
   if ActiveRecord::VERSION::MAJOR < 8
-    require_relative "sqlite_busy_handler"
+    require_relative "rails/sqlite_busy_handler"
     prepend Chaton::SqliteBusyHandler
   end
 end

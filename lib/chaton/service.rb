@@ -3,7 +3,7 @@
 require_relative "native"
 require_relative "pool"
 require_relative "support_thread"
-require_relative "active_record_pool"
+require_relative "rails/active_record_pool"
 require_relative "dashboard"
 require_relative "memory/collector"
 require_relative "memory/tracer_control"
@@ -12,7 +12,7 @@ require_relative "service/store_signals"
 require_relative "service/web_role"
 require_relative "service/worker_commands"
 require_relative "streams"
-require_relative "telemetry/notifications"
+require_relative "rails/notifications"
 require_relative "telemetry/traces"
 
 module Chaton
@@ -177,7 +177,7 @@ module Chaton
     # Runs a unit of work on a pool thread.
     def handler
       handlers = @roles.to_h do |name, role|
-        [name, Telemetry::Traces.around(Telemetry::Notifications.around(name, role.handler, log: @log))]
+        [name, Telemetry::Traces.around(Notifications.around(name, role.handler, log: @log))]
       end
       return handlers.values.first if handlers.size == 1
 

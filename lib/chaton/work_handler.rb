@@ -2,7 +2,7 @@
 
 require_relative "errors"
 require_relative "shutdown"
-require_relative "telemetry/rails_errors"
+require_relative "rails/errors"
 require_relative "telemetry/running_work"
 require_relative "telemetry/traces"
 
@@ -44,7 +44,7 @@ module Chaton
       @debug = log.level == :debug
       @pid = ::Process.pid
       @reloader = reloader
-      @source = @reloader ? Telemetry::RailsErrors.source_for(@reloader.method(:wrap), self.class::SOURCE) : {}
+      @source = @reloader ? RailsErrors.source_for(@reloader.method(:wrap), self.class::SOURCE) : {}
       @places = []
       @place = :"chaton_place_#{object_id}"
       @lock = Mutex.new

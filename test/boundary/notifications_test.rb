@@ -97,7 +97,7 @@ class NotificationsTest < Minitest::Test
   def test_batches_are_published_but_no_notices
     seen = subscribe("batch.chaton")
     ran = []
-    handler = Chaton::Telemetry::Notifications.around(:streams, ran.method(:<<), log: @log)
+    handler = Chaton::Notifications.around(:streams, ran.method(:<<), log: @log)
     %i[records revoked].each { |kind| handler.call(Batch.new(kind)) }
     assert_equal %i[records revoked], ran.map(&:kind)
     assert_equal [{ topic: "orders", partition: 1, records: 9, batch: "orders/1 @0-8" }],

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require "json"
-require_relative "../active_record_pool"
+require_relative "../rails/active_record_pool"
 require_relative "../memory/launch"
 require_relative "../ruby_release"
 require_relative "command"

@@ -10,6 +10,7 @@ require_relative "extra"
 require_relative "job_hash"
 require_relative "process_end"
 require_relative "push"
+require_relative "../rails/after_commit"
 
 module Chaton
   module Jobs

@@ -5,7 +5,7 @@ require_relative "../native"
 require_relative "clock"
 require_relative "error_report"
 require_relative "shutdown"
-require_relative "../telemetry/rails_errors"
+require_relative "../rails/errors"
 
 module Chaton
   module Jobs
@@ -203,7 +203,7 @@ module Chaton
       def tell_rails(job, item, error)
         context = { class: shown_class(item), jid: job.jid, queue: job.queue,
                     retry_count: (item["retry_count"] || -1) + 1 }
-        Telemetry::RailsErrors.report(error, SOURCE, context, log: @log)
+        RailsErrors.report(error, SOURCE, context, log: @log)
       end
 
       def shown_class(item) = item["display_class"] || item["wrapped"] || item["class"]

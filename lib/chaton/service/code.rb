@@ -2,7 +2,7 @@
 
 require_relative "../errors"
 require_relative "../native"
-require_relative "../rails_watch"
+require_relative "../rails/watch"
 require_relative "../streams"
 require_relative "../telemetry/still_running"
 require_relative "../web/app"

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../jobs"
-require_relative "../telemetry/rails_errors"
+require_relative "../rails/errors"
 
 module Chaton
   module Streams
@@ -74,7 +74,7 @@ module Chaton
       def message(error) = Jobs::ErrorReport.message(error)[0, MESSAGE_MAX]
 
       def report(error, facts)
-        Telemetry::RailsErrors.report(error, SOURCE, facts.slice(*TOLD), log: @log)
+        RailsErrors.report(error, SOURCE, facts.slice(*TOLD), log: @log)
         @handlers.each do |handler|
           handler.call(error, facts)
         rescue Exception => e # rubocop:disable Lint/RescueException -- one broken handler is not the worker

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../active_record_pool"
+require_relative "../rails/active_record_pool"
 require_relative "../version"
 
 module Chaton

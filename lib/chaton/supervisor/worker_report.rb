@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../telemetry/notifications"
+require_relative "../rails/notifications"
 require_relative "event_loop"
 require_relative "restart_policy"
 
@@ -67,7 +67,7 @@ module Chaton
 
       # An application that was loaded before the fork may have subscribers here.
       def publish(child, how, asked)
-        notifications = Telemetry::Notifications.of(@log)
+        notifications = Notifications.of(@log)
         return unless notifications&.wanted?("restart.chaton")
 
         payload = { **facts(child), roles: child.roles, status: how, asked: asked, reason: child.reason }

@@ -78,7 +78,7 @@ class RailsServerTest < Minitest::Test
     server = launch_rails(puma: "workerz 2\n")
     assert_equal 1, server.wait_exit(timeout_s: 60)
     assert_match(/^chaton: .*workerz/m, server.log)
-    refute_match(/rails_server.rb:\d+/, server.log)
+    refute_match(%r{chaton/rails/server\.rb:\d+}, server.log)
   end
 
   private

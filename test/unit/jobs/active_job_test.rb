@@ -268,7 +268,7 @@ class ActiveJobTest < JobsUnitCase
     assert_equal "ActiveJob::QueueAdapters::ChatonAdapter", in_process(<<~RUBY)
       require "chaton"
       abort "too early" if defined?(ActiveJob) || defined?(Sidekiq)
-      require "chaton/rails_watch"
+      require "chaton/rails/watch"
       Chaton::RailsWatch.during { require "active_job" }
       ActiveJob::Base.queue_adapter = :chaton
       print ActiveJob::Base.queue_adapter.class

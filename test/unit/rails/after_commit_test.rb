@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "support/jobs_unit_case"
+require_relative "../jobs/support/jobs_unit_case"
 
 class AfterCommitTest < JobsUnitCase
   def setup
@@ -46,7 +46,7 @@ class AfterCommitTest < JobsUnitCase
         transaction(requires_new: true) { Late.perform_async("dropped"); raise ActiveRecord::Rollback }
         Late.perform_async("after")
       end
-      p [args.flatten.map(&:to_sym), !Chaton::Jobs::AfterCommit.waiting?]
+      p [args.flatten.map(&:to_sym), !Chaton::AfterCommit.waiting?]
     RUBY
   end
 

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 require "rbconfig"
-require_relative "rack_handler"
-require_relative "memory/launch"
+require_relative "../rack_handler"
+require_relative "../memory/launch"
 
 module Chaton
   # `bin/rails server` of an application whose Gemfile has chaton: Rails starts Chaton, unless `-u`, RACKUP_HANDLER or
@@ -46,7 +46,7 @@ module Chaton
     # @param options [Hash{Symbol=>Object}] of Rails
     # @return [Array<String>]
     def self.command(options)
-      root = File.expand_path("../..", __dir__)
+      root = File.expand_path("../../..", __dir__)
       path = Gem.loaded_specs.key?("chaton") ? [] : ["-I", File.join(root, "lib")]
       [RbConfig.ruby, *path, File.join(root, "exe/chaton"), "serve", *RackHandler.command_arguments(options)]
     end

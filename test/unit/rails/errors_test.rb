@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-require_relative "jobs/support/jobs_unit_case"
-require_relative "streams/support/fake_batch"
+require_relative "../jobs/support/jobs_unit_case"
+require_relative "../streams/support/fake_batch"
 
 # What Rails.error hears of failed work. A class with the interface of Rails 8.1 stands in for it, since Debian's Rails
 # 6.1 has none, and one without `source:` for that of Rails 7.0.
@@ -99,7 +99,7 @@ class RailsErrorsTest < JobsUnitCase
       require "chaton/config"
       require "chaton/streams/native_methods"
       require "tmpdir"
-      require #{File.expand_path("streams/support/fake_batch", __dir__).inspect}
+      require #{File.expand_path("../streams/support/fake_batch", __dir__).inspect}
       Rails.error = Reporter.new
       class Eater < Chaton::Consumer
         def consume(batch) = batch.each { |record| raise "boom" if record.raw == "b" }

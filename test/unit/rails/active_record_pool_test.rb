@@ -2,7 +2,7 @@
 
 require "test_helper"
 require "chaton/config"
-require "chaton/active_record_pool"
+require "chaton/rails/active_record_pool"
 
 class ActiveRecordPoolTest < Minitest::Test
   def decide(threads, pool)

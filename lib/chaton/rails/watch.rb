@@ -24,7 +24,7 @@ module Chaton
     def self.hook
       return false unless defined?(::ActiveSupport) && ::ActiveSupport.respond_to?(:on_load)
 
-      require_relative "rails"
+      require_relative "../rails"
       true
     end
     private_class_method :hook

@@ -6,7 +6,7 @@ require "rbconfig"
 
 # Chaton's part for Rails is loaded with the application, although "chaton" was required before it.
 class RailsWatchTest < Minitest::Test
-  LIB = File.expand_path("../../lib", __dir__)
+  LIB = File.expand_path("../../../lib", __dir__)
 
   def test_the_adapter_of_active_job_is_found
     needs_gems "bigdecimal"
@@ -66,7 +66,7 @@ class RailsWatchTest < Minitest::Test
   private
 
   def in_process(code)
-    out, err, status = Open3.capture3(RbConfig.ruby, "-W0", "-I", LIB, "-r", "chaton", "-r", "chaton/rails_watch",
+    out, err, status = Open3.capture3(RbConfig.ruby, "-W0", "-I", LIB, "-r", "chaton", "-r", "chaton/rails/watch",
                                       stdin_data: code)
     assert_equal ["", true], [err, status.success?]
     out

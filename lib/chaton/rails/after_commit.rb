@@ -1,0 +1,80 @@
+# frozen_string_literal: true
+
+module Chaton
+  # Delays pushes until ActiveRecord's open transactions are committed. A job must not start before the records
+  # it is about are visible, and not at all when they are rolled back.
+  module AfterCommit
+    # Since this version a connection handler lists the pools of all roles.
+    RAILS_7_1 = Gem::Version.new("7.1.0.alpha")
+
+    # Stands for a record in a transaction of Rails before 7.2, to be called at its end.
+    class CommitListener
+      def initialize(block, rolled_back)
+        @block = block
+        @rolled_back = rolled_back
+      end
+
+      # Rails calls this and the methods below on a transaction's records.
+      def before_committed!(*) = nil
+
+      def rolledback!(*, **) = @rolled_back&.call
+
+      def trigger_transactional_callbacks? = true
+
+      def has_transactional_callbacks? = true
+
+      def add_to_transaction(*) = nil
+
+      def committed!(*, **) = @block.call
+    end
+
+    class << self
+      # @return [Boolean] whether this thread has a transaction open that can still be rolled back
+      def waiting?
+        transactions.any?
+      end
+
+      # Runs the block when all open transactions are committed: at once without one, never when one is rolled
+      # back.
+      #
+      # @param rolled_back [#call, nil] called when one is rolled back
+      # @return [Object, nil] the block's result if it ran at once
+      def run(rolled_back: nil, &block)
+        open = transactions
+        return yield if open.empty?
+
+        left = open.size
+        step = -> { (left -= 1).zero? && block.call }
+        open.each { |transaction| listen(transaction, step, rolled_back) }
+        nil
+      end
+
+      private
+
+      def listen(transaction, step, rolled_back)
+        modern = transaction.respond_to?(:after_commit)
+        return transaction.add_record(CommitListener.new(step, rolled_back)) unless modern
+
+        transaction.after_rollback(&rolled_back) if rolled_back && transaction.respond_to?(:after_rollback)
+        transaction.after_commit(&step)
+      end
+
+      # The transaction around a test is not joinable and never commits, so it does not count.
+      def transactions
+        return [] unless defined?(::ActiveRecord::Base)
+
+        connections.filter_map do |connection|
+          transaction = connection.current_transaction
+          transaction if transaction.open? && transaction.joinable?
+        end
+      end
+
+      # `active_connection?` does not check out a connection.
+      def connections
+        handler = ::ActiveRecord::Base.connection_handler
+        pools = ::ActiveRecord.version < RAILS_7_1 ? handler.all_connection_pools : handler.connection_pool_list(:all)
+        pools.filter_map(&:active_connection?)
+      end
+    end
+  end
+end
