@@ -55,7 +55,8 @@ macro_rules! conformance {
                 a_paused_queue_holds_no_line_up, a_raised_limit_calls_more, a_hold_that_ends_calls_the_next,
                 the_death_of_an_owner_calls_the_next, an_expired_job_passes_its_slot_on,
                 a_job_keeps_its_place_behind_another_limit, the_first_jobs_get_the_times_of_tokens,
-                an_uncalled_job_asks_again_with_its_place, a_long_line_is_called_one_by_one;
+                an_uncalled_job_asks_again_with_its_place, a_long_line_is_called_one_by_one,
+                a_clock_that_is_set_back_holds_no_rate_up;
             batches: a_batch_counts_and_calls_back_once, no_callback_fires_before_the_batch_is_closed,
                 an_empty_batch_succeeds_at_once, complete_comes_before_success,
                 the_death_callback_fires_once, a_dead_job_may_still_succeed,

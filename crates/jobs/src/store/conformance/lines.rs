@@ -359,3 +359,28 @@ pub(crate) fn a_long_line_is_called_one_by_one(fresh: OpenFresh<'_>) {
     }
     assert!(running.is_empty() && worker.scheduled().is_empty());
 }
+
+pub(crate) fn a_clock_that_is_set_back_holds_no_rate_up(fresh: OpenFresh<'_>) {
+    for rule in
+        [LimitRule::Window { max: 1, per_s: 100.0 }, LimitRule::Bucket { max: 1, per_s: 100.0 }]
+    {
+        // It is set back while a job waits, or before one does.
+        for waits in [true, false] {
+            let mut worker = Worker::new(fresh, Limit { key: "api".into(), rule });
+            assert_eq!(jids_of(&worker.push("q", &["a"])), ["a"]);
+            let jids: &[&str] = &["b", "c"];
+            assert!(worker.push("q", if waits { jids } else { &[] }).is_empty());
+            worker.now_s -= 5000.0;
+            let (set_s, later) = (worker.now_s, if waits { &[] } else { jids });
+            assert!(worker.push("q", later).is_empty(), "the rate is not exceeded");
+            worker.beat();
+            for (jid, after_s) in [("b", 100.0), ("c", 200.0)] {
+                let due = worker.entry(jid).score;
+                assert!((due - set_s - after_s).abs() < 0.1, "{jid} is due after {}", due - set_s);
+                worker.now_s = due + 0.01;
+                assert_eq!(worker.harness.store.move_due(worker.now_s, 100).unwrap().moved, 1);
+                assert_eq!(jids_of(&worker.claim(&["q"])), [jid]);
+            }
+        }
+    }
+}

@@ -146,14 +146,13 @@ impl MemoryData {
     }
 
     /// Drops expired values.
-    pub fn prune(&mut self, now_s: f64) {
+    pub fn prune(&mut self) {
         self.signals.prune();
         self.locks.prune();
         self.batches.prune();
         self.ticks.prune();
         self.cancels.prune();
         self.hashes.prune();
-        self.limits.prune(now_s);
     }
 }
 

@@ -1,30 +1,23 @@
 //! Limiters.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 
 use crate::limit::{Limit, LimitRule};
-use crate::store::line::{Taken, CALL_MAX};
+use crate::store::line::{Taken, CALL_MAX, SKEW_S};
 
 /// The state of all limiters. Each kind has its own keys.
 #[derive(Default)]
 pub(super) struct Limits {
     /// Key → holder → end of the longest hold (s).
     slots: HashMap<String, HashMap<String, f64>>,
-    /// Key → starts, the earliest first, and how long the last one counts (s).
-    windows: HashMap<String, SlidingWindow>,
+    /// Key → starts, the earliest first.
+    windows: HashMap<String, Vec<f64>>,
     buckets: HashMap<String, BucketLevel>,
-}
-
-#[derive(Default)]
-struct SlidingWindow {
-    starts: VecDeque<f64>,
-    until_s: f64,
 }
 
 struct BucketLevel {
     level: f64,
     at_s: f64,
-    full_s: f64,
 }
 
 /// The name of the holder of a slot.
@@ -53,11 +46,13 @@ impl Limits {
         self.slots.entry(key.to_string()).or_default().insert(holder, until_s);
     }
 
-    /// Drops limiters that limit nothing any more.
-    pub fn prune(&mut self, now_s: f64) {
-        self.slots.retain(|_, slots| slots.values().any(|until| *until > now_s));
-        self.windows.retain(|_, window| window.until_s > now_s);
-        self.buckets.retain(|_, bucket| bucket.full_s > now_s);
+    /// What was taken from a rate later than now counts as taken now: the clock was set back.
+    pub fn set_back(&mut self, limit: &Limit, now_s: f64) {
+        let starts = self.windows.get_mut(&limit.key).into_iter().flatten();
+        let bucket = self.buckets.get_mut(&limit.key).map(|bucket| &mut bucket.at_s);
+        let is_bucket = matches!(limit.rule, LimitRule::Bucket { .. });
+        let times = starts.filter(|_| !is_bucket).chain(bucket.filter(|_| is_bucket));
+        times.filter(|at| **at > now_s + SKEW_S).for_each(|at| *at = now_s);
     }
 
     /// What was taken from a rate.
@@ -66,12 +61,10 @@ impl Limits {
         if let LimitRule::Bucket { .. } = limit.rule {
             return Taken::Bucket(self.level(&limit.key, max, span_s, now_s).0);
         }
-        let Some(window) = self.windows.get_mut(&limit.key) else {
-            return Taken::Window(0, vec![]);
-        };
-        window.starts.retain(|start| *start > now_s - span_s);
-        let used = window.starts.len();
-        let leaving = window.starts.iter().skip(used.saturating_sub(max as usize));
+        let starts = self.windows.entry(limit.key.clone()).or_default();
+        starts.retain(|start| *start > now_s - span_s);
+        let used = starts.len();
+        let leaving = starts.iter().skip(used.saturating_sub(max as usize));
         Taken::Window(used, leaving.take(CALL_MAX).copied().collect())
     }
 
@@ -81,16 +74,15 @@ impl Limits {
             LimitRule::Concurrent { hold_s, .. } => {
                 self.hold(&limit.key, holder.into(), now_s + hold_s);
             }
-            LimitRule::Window { per_s, .. } => {
-                let window = self.windows.entry(limit.key.clone()).or_default();
-                window.starts.push_back(now_s);
-                window.until_s = window.until_s.max(now_s + per_s);
+            LimitRule::Window { .. } => {
+                let starts = self.windows.entry(limit.key.clone()).or_default();
+                starts.push(now_s);
+                starts.sort_by(f64::total_cmp);
             }
             LimitRule::Bucket { max, per_s } => {
                 let (level, at_s) = self.level(&limit.key, max, per_s, now_s);
                 let level = (level - 1.0).max(0.0);
-                let bucket = BucketLevel { level, at_s, full_s: at_s + per_s };
-                self.buckets.insert(limit.key.clone(), bucket);
+                self.buckets.insert(limit.key.clone(), BucketLevel { level, at_s });
             }
         }
     }

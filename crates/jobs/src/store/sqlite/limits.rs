@@ -5,7 +5,7 @@ use rusqlite::{params, OptionalExtension, Result};
 use super::lines;
 use super::transaction::SqliteTransaction;
 use crate::limit::{Limit, LimitRule};
-use crate::store::line::{called, latest, token_at, Taken, CALL_MAX};
+use crate::store::line::{called, latest, token_at, Taken, CALL_MAX, SKEW_S};
 use crate::store::types::{Grant, LimitRequest};
 
 /// Takes a lock; returns the holder when it is held by another job.
@@ -138,6 +138,16 @@ fn denial(
     let taken = taken(tx, limit, now_s)?;
     let at = token_at(limit.rule, &taken, ahead, now_s).unwrap_or(now_s + limit.rule.size().1);
     Ok((at > now_s).then_some(Some(at)))
+}
+
+/// What was taken from a rate later than now counts as taken now: the clock was set back.
+pub(super) fn set_back(tx: &SqliteTransaction<'_>, limit: &Limit, now_s: f64) -> Result<()> {
+    let is_bucket = matches!(limit.rule, LimitRule::Bucket { .. });
+    let table = if is_bucket { "buckets" } else { "starts" };
+    tx.conn
+        .prepare_cached(&format!("UPDATE {table} SET at=?2 WHERE key=?1 AND at>?2+?3"))?
+        .execute(params![limit.key, now_s, SKEW_S])
+        .map(|_| ())
 }
 
 /// What was taken from a rate.

@@ -70,13 +70,15 @@ pub(super) fn ahead(tx: &SqliteTransaction<'_>, name: &str, place: f64, max: u32
         .query_row(params![name, place, max], |row| Ok(row.get::<_, i64>(0)? as usize))
 }
 
-/// Looks at a line if its time has come.
+/// Looks at a line if its time has come: see [`is_due`].
 pub(super) fn look_if_due(tx: &SqliteTransaction<'_>, name: &str, now_s: f64) -> Result<()> {
-    let is_due = tx
+    let due = tx
         .conn
-        .prepare_cached("SELECT 1 FROM lines WHERE name=?1 AND look_at<=?2")?
-        .exists(params![name, now_s])?;
-    if is_due {
+        .prepare_cached("SELECT look_at FROM lines WHERE name=?1")?
+        .query_row([name], |row| row.get(0))
+        .optional()?
+        .is_some_and(|look_at| is_due(look_at, now_s));
+    if due {
         look_at(tx, name, now_s)?;
     }
     Ok(())
@@ -86,8 +88,10 @@ pub(super) fn look_if_due(tx: &SqliteTransaction<'_>, name: &str, now_s: f64) ->
 pub(super) fn look_at_all(tx: &SqliteTransaction<'_>, now_s: f64) -> Result<()> {
     let due: Vec<String> = tx
         .conn
-        .prepare_cached("SELECT name FROM lines WHERE look_at<=?1 ORDER BY look_at LIMIT ?2")?
-        .query_map(params![now_s, LOOKS_MAX as i64], |row| row.get(0))?
+        .prepare_cached(
+            "SELECT name FROM lines WHERE look_at<=?1 OR look_at>?1+?2 ORDER BY look_at LIMIT ?3",
+        )?
+        .query_map(params![now_s, LOOK_S, LOOKS_MAX as i64], |row| row.get(0))?
         .collect::<Result<_>>()?;
     due.iter().try_for_each(|name| look_at(tx, name, now_s))
 }
@@ -175,6 +179,7 @@ fn is_paused(tx: &SqliteTransaction<'_>, queue: &str) -> Result<bool> {
 }
 
 fn promise(tx: &SqliteTransaction<'_>, name: &str, behind: &Limit, now_s: f64) -> Result<f64> {
+    limits::set_back(tx, behind, now_s)?;
     let taken = limits::taken(tx, behind, now_s)?;
     let mut exists = tx
         .conn

@@ -27,6 +27,9 @@ const TICK_S: f64 = 61.0;
 /// The longest steps of the clock (s). Those back are short enough for the rounds at the end.
 const STEP_AHEAD_S: f64 = 10_000.0;
 const STEP_BACK_S: f64 = 600.0;
+/// How far the model's clock is ahead when it begins (s): whatever is set back, it shows no time at which the stores, whose
+/// own clocks stand still meanwhile, have forgotten what was taken from a rate.
+const BEGINS_AHEAD_S: f64 = 100_000.0;
 /// Formats of Sidekiq that processes write: times in seconds, and in milliseconds.
 const FORMATS: [u8; 2] = [7, 8];
 /// Rounds in which everything has to come to its end.
@@ -78,6 +81,7 @@ pub struct World<'a> {
 impl<'a> World<'a> {
     pub fn new(real: &'a mut RealStore, name: &str) -> Self {
         let control = Arc::<Mutex<Control>>::default();
+        control.lock().ahead_s = BEGINS_AHEAD_S;
         let opened = real.fresh(FORMATS).into_iter().zip(FORMATS);
         let mut factories = opened.map(|(real, format)| {
             let options = StoreOptions::for_tests(format!("memory://{name}"));

@@ -13,8 +13,11 @@ for name, count in pairs({processed = ARGV[5], failed = ARGV[6]}) do
     redis.call('EXPIRE', daily, 157680000)
   end
 end
-for _, name in ipairs(redis.call('ZRANGEBYSCORE', 'chaton:lines', '-inf', ARGV[7], 'LIMIT', 0, ARGV[8])) do
-  look_at_line(name, tonumber(ARGV[7]))
+local said = tonumber(ARGV[7])
+for from, to in pairs({['-inf'] = ARGV[7], [string.format('(%.6f', said + LOOK_S)] = '+inf'}) do
+  for _, name in ipairs(redis.call('ZRANGEBYSCORE', 'chaton:lines', from, to, 'LIMIT', 0, ARGV[8])) do
+    look_at_line(name, said)
+  end
 end
 local at = 11 + tonumber(ARGV[10])
 redis.call('HSET', id, unpack(ARGV, 11, at - 1))
