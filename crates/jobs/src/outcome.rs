@@ -123,6 +123,20 @@ pub struct Ack {
     pub effects: Option<Box<SideEffects>>,
 }
 
+impl Ack {
+    /// Acknowledgements that only remove their jobs, and the others in the order in which stores apply them: as the jobs
+    /// ended, so that this is the order of the callbacks of their batches; last those that go back, the lowest ticket at
+    /// the end, which is the front of its queue then.
+    pub(crate) fn in_order(acks: &[Self]) -> (Vec<&Self>, Vec<&Self>) {
+        let is_plain = |ack: &&Self| ack.outcome.is_removal() && ack.effects.is_none();
+        let (plain, mut others): (Vec<_>, Vec<_>) = acks.iter().partition(is_plain);
+        others.sort_by_key(|ack| {
+            matches!(ack.outcome, Outcome::Requeue { .. }).then_some(u64::MAX - ack.ticket)
+        });
+        (plain, others)
+    }
+}
+
 /// What a job's end releases. Applied only if the in-flight entry still exists.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SideEffects {

@@ -61,6 +61,7 @@ macro_rules! conformance {
                 an_empty_batch_succeeds_at_once, complete_comes_before_success,
                 the_death_callback_fires_once, a_dead_job_may_still_succeed,
                 an_unknown_batch_is_ignored, callbacks_can_be_replaced,
+                callbacks_come_in_the_order_of_the_jobs_ends,
                 a_batch_expires, only_stored_jobs_count, copies_of_a_job_count_once,
                 a_job_pushed_twice_is_one_job, an_open_batch_is_removed,
                 batches_of_owners_that_are_gone_are_removed;

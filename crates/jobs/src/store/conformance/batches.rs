@@ -86,6 +86,22 @@ pub(crate) fn a_batch_counts_and_calls_back_once(fresh: OpenFresh<'_>) {
     assert_eq!(calls(&mut harness), NONE, "once");
 }
 
+pub(crate) fn callbacks_come_in_the_order_of_the_jobs_ends(fresh: OpenFresh<'_>) {
+    let mut harness = StoreHarness::new(fresh);
+    for bid in ["a", "b", "c"] {
+        open(&mut harness, bid, None);
+        fill(&mut harness, bid, &[&format!("of-{bid}")]);
+        harness.store.batch_close(bid).unwrap();
+    }
+    harness.claim("me", &["q"], 3, 1);
+    let ends = [(2, "b"), (1, "a"), (3, "c")]
+        .map(|(ticket, bid)| update(ticket, bid, &format!("of-{bid}"), BatchEvent::Done));
+    assert_eq!(harness.end("me", &ends), 0);
+    let expected =
+        ["b complete", "b success", "a complete", "a success", "c complete", "c success"];
+    assert_eq!(harness.listed(&queue("calls")), expected);
+}
+
 pub(crate) fn no_callback_fires_before_the_batch_is_closed(fresh: OpenFresh<'_>) {
     let mut harness = StoreHarness::new(fresh);
     open(&mut harness, "b", None);

@@ -75,8 +75,7 @@ pub(super) fn ack_and_claim(
 /// Returns how many in-flight entries were gone.
 fn ack_all(tx: &SqliteTransaction<'_>, owner: (&str, i64), acks: &[Ack]) -> Result<usize> {
     let mut fenced = 0;
-    let is_plain = |ack: &&Ack| ack.outcome.is_removal() && ack.effects.is_none();
-    let (plain, mut others): (Vec<&Ack>, Vec<&Ack>) = acks.iter().partition(is_plain);
+    let (plain, others) = Ack::in_order(acks);
     // Consecutive tickets go in one statement: mostly a whole batch ended.
     let mut tickets: Vec<u64> = plain.iter().map(|ack| ack.ticket).collect();
     tickets.sort_unstable();
@@ -85,8 +84,6 @@ fn ack_all(tx: &SqliteTransaction<'_>, owner: (&str, i64), acks: &[Ack]) -> Resu
         let ends = [run[0], run[run.len() - 1]].map(|ticket| in_flight_row(owner.1, ticket));
         fenced += run.len() - delete.execute(ends)?;
     }
-    // Backwards, so that the lowest ticket of the requeued jobs is at the front.
-    others.sort_by_key(|ack| std::cmp::Reverse(ack.ticket));
     for ack in others {
         fenced += usize::from(!ack_one(tx, owner, ack)?);
     }
