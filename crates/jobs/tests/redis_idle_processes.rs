@@ -68,13 +68,6 @@ fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Calls of scripts so far. Engines that are idle call them to claim only.
-fn script_calls(server: &TestRedis) -> usize {
-    let stats = server.cli(&["INFO", "commandstats"]);
-    let line = stats.lines().find(|line| line.starts_with("cmdstat_evalsha:")).unwrap();
-    line.split("calls=").nth(1).unwrap().split(',').next().unwrap().parse().unwrap()
-}
-
 #[test]
 fn a_push_costs_at_most_two_claims_of_200_idle_processes() {
     raise_file_limit();
@@ -93,7 +86,7 @@ fn a_push_costs_at_most_two_claims_of_200_idle_processes() {
     wait_for("the second claims", || {
         all(&|engine| engine.stats().heartbeats >= 2 && engine.stats().empty_claims >= 2)
     });
-    let calls = script_calls(&server);
+    let calls = server.script_calls();
     let mut store = factory.store();
     for pushed in 1..=PUSHES {
         push(
@@ -104,7 +97,7 @@ fn a_push_costs_at_most_two_claims_of_200_idle_processes() {
         );
         wait_for("the job", || *feed.ran.lock() == pushed);
     }
-    let claims = script_calls(&server) - calls;
+    let claims = server.script_calls() - calls;
     println!("{claims} claims for {PUSHES} jobs");
     assert!(claims <= 2 * PUSHES, "{claims} claims for {PUSHES} jobs");
     engines.iter().for_each(|engine| engine.stop());

@@ -116,6 +116,13 @@ impl TestRedis {
         String::from_utf8_lossy(&output.stdout).trim_end().to_string()
     }
 
+    /// Calls of scripts so far. Engines that are idle call them to claim only.
+    pub fn script_calls(&self) -> usize {
+        let stats = self.cli(&["INFO", "commandstats"]);
+        let calls = stats.split_once("cmdstat_evalsha:calls=").map_or("0", |(_, rest)| rest);
+        calls.split(',').next().unwrap().parse().unwrap()
+    }
+
     pub fn socket(&self) -> String {
         self.dir.path().join("s").to_str().unwrap().to_string()
     }

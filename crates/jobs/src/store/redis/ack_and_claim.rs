@@ -1,8 +1,8 @@
 //! Acknowledge and claim, in one round trip.
 //!
 //! Plain acknowledgements are one HDEL. The others go through a script that moves a job only if its
-//! in-flight entry was still there. The claim comes last in the pipeline, so that it sees jobs that
-//! were requeued. If any part fails, the call fails: jobs claimed by it are in the in-flight set
+//! in-flight entry was still there. The claim comes last, in the same script if there is one, so that it
+//! sees jobs that were requeued or called. If any part fails, the call fails: jobs claimed by it are in the in-flight set
 //! then, where [`crate::store::Store::in_flight`] finds them. Nothing is sent twice.
 
 use std::sync::Arc;
@@ -29,8 +29,7 @@ impl RedisStore {
     ) -> Result<ClaimReply> {
         self.conn.ensure()?;
         let mut pipeline = Pipeline::new();
-        let (plain, mut others): (Vec<&Ack>, Vec<&Ack>) =
-            acks.iter().partition(|ack| is_plain(ack));
+        let (plain, others) = Ack::in_order(acks);
         if !plain.is_empty() {
             pipeline.begin(2 + plain.len());
             pipeline.word("HDEL").parts(&[b"chaton:inflight:", owner.as_bytes()]);
@@ -39,41 +38,43 @@ impl RedisStore {
                 pipeline.parts(&[decimal(ticket, ack.ticket), b":", ack.queue.as_bytes()]);
             }
         }
-        // The last requeued job is at the front: the lowest ticket.
-        others.sort_by_key(|ack| {
-            matches!(ack.outcome, Outcome::Requeue { .. }).then_some(u64::MAX - ack.ticket)
-        });
-        for some in others.chunks(ACK_MAX) {
-            self.add_acks(&mut pipeline, owner, some)?;
+        let scripts = others.len().div_ceil(ACK_MAX);
+        for (index, some) in others.chunks(ACK_MAX).enumerate() {
+            let last = index + 1 == scripts;
+            self.add_acks(&mut pipeline, owner, some, request.filter(|_| last))?;
         }
-        if let Some(request) = request {
-            self.conn.script(&mut pipeline, Script::Claim, 5 + request.queues.len())?;
-            pipeline.parts(&[b"chaton:inflight:", owner.as_bytes()]).word(owner);
-            pipeline.number(request.first_ticket);
-            pipeline.number(request.count.clamp(1, CLAIM_MAX) as u64).number(CLAIM_BYTES_MAX);
-            for queue in request.queues {
-                pipeline.word(queue.as_bytes());
-            }
+        if let Some(request) = request.filter(|_| others.is_empty()) {
+            self.conn.script(&mut pipeline, Script::Claim, 1 + claim_words(request))?;
+            add_claim(pipeline.word(owner), request);
         }
         if pipeline.is_empty() {
             return Ok(ClaimReply::default());
         }
         let mut replies = self.run(&pipeline)?;
-        let mut next_count = || replies.next().map_or(0, |reply| reply.count()) as usize;
         let mut claimed = ClaimReply::default();
         if !plain.is_empty() {
-            claimed.fenced = plain.len().saturating_sub(next_count());
+            let removed = replies.next().map_or(0, |reply| reply.count()) as usize;
+            claimed.fenced = plain.len().saturating_sub(removed);
         }
-        for _ in others.chunks(ACK_MAX) {
-            claimed.fenced += next_count();
+        let mut last = None;
+        for _ in 0..scripts {
+            let mut parts = replies.next().unwrap_or(RespValue::Nil).items().into_iter();
+            claimed.fenced += parts.next().map_or(0, |fenced| fenced.count()) as usize;
+            last = parts.next();
         }
-        if let Some(request) = request {
-            read_claim(&mut claimed, request, replies.next().unwrap_or(RespValue::Nil));
+        if let Some((request, reply)) = request.zip(last.or_else(|| replies.next())) {
+            read_claim(&mut claimed, request, reply);
         }
         Ok(claimed)
     }
 
-    fn add_acks(&mut self, pipeline: &mut Pipeline, owner: &str, acks: &[&Ack]) -> Result<()> {
+    fn add_acks(
+        &mut self,
+        pipeline: &mut Pipeline,
+        owner: &str,
+        acks: &[&Ack],
+        request: Option<&ClaimRequest<'_>>,
+    ) -> Result<()> {
         let none = SideEffects::default();
         let slots = |ack: &Ack| ack.effects.as_deref().map_or(0, |effects| effects.release.len());
         let more = |ack: &Ack| {
@@ -81,10 +82,12 @@ impl RedisStore {
                 + if matches!(ack.outcome, Outcome::Wait(_)) { 5 } else { 0 }
         };
         let words = acks.iter().map(|ack| 13 + slots(ack) + more(ack)).sum::<usize>();
-        self.conn.script(pipeline, Script::Ack, 4 + words)?;
+        let claim = request.map_or(0, claim_words);
+        self.conn.script(pipeline, Script::Ack, 5 + words + claim)?;
         let options = &self.options;
         pipeline.word(owner).number(options.dead_max as u64).number(options.dead_age.as_secs());
         pipeline.float(acks.iter().map(|ack| ended_at(ack)).fold(0.0, f64::max));
+        pipeline.number(5 + words as u64);
         for ack in acks {
             pipeline.number(ack.ticket).word(ack.queue.as_bytes());
             let (name, at, payload) = outcome(&ack.outcome);
@@ -113,12 +116,24 @@ impl RedisStore {
                 });
             }
         }
+        if let Some(request) = request {
+            add_claim(pipeline, request);
+        }
         Ok(())
     }
 }
 
-fn is_plain(ack: &Ack) -> bool {
-    ack.outcome.is_removal() && ack.effects.is_none()
+/// Words of [`add_claim`].
+fn claim_words(request: &ClaimRequest<'_>) -> usize {
+    3 + request.queues.len()
+}
+
+fn add_claim(pipeline: &mut Pipeline, request: &ClaimRequest<'_>) {
+    pipeline.number(request.first_ticket);
+    pipeline.number(request.count.clamp(1, CLAIM_MAX) as u64).number(CLAIM_BYTES_MAX);
+    for queue in request.queues {
+        pipeline.word(queue.as_bytes());
+    }
 }
 
 /// When a job ended that joins or calls a line.

@@ -6,7 +6,7 @@
 pub enum Script {
     /// Claims jobs.
     Claim,
-    /// Acknowledges jobs that are retried, requeued or have side effects.
+    /// Acknowledges jobs that are retried, requeued or have side effects, and may claim then.
     Ack,
     /// Pushes jobs that have locks or batches, or are pushed once.
     Push,
@@ -59,6 +59,7 @@ pub struct ScriptSource {
 const OWNERS: &str = include_str!("lua/owners.lua");
 const JOBS: &str = include_str!("lua/shared.lua");
 const LINES: &str = include_str!("lua/lines.lua");
+const CLAIMS: &str = include_str!("lua/claims.lua");
 
 macro_rules! scripts {
     ($($name:literal [$($uses:ident)*] $adds:literal),* $(,)?) => {
@@ -72,8 +73,8 @@ macro_rules! scripts {
 
 /// All scripts.
 pub const SCRIPTS: [ScriptSource; 20] = scripts![
-    "claim" [OWNERS] false,
-    "ack" [JOBS LINES] false,
+    "claim" [OWNERS CLAIMS] false,
+    "ack" [JOBS LINES OWNERS CLAIMS] false,
     "push" [JOBS] true,
     "due" [] false,
     "move_due" [JOBS] false,

@@ -1,18 +1,19 @@
--- Acknowledges claimed jobs. owner, dead max, dead age, now, then for each job:
+-- Acknowledges claimed jobs. owner, dead max, dead age, now, number of words up to the last job, then for each job:
 -- ticket, queue it came from, outcome, time, '1' and a document or '0' and '',
 -- queue to go to, lock key and jid, number of slots, the jid that holds them if there are any, and their names, batch,
 -- jid, event, and of one that waits: the name of its line, jid, place, size of the limit, '1' if that is new.
--- Returns the number of in-flight entries that were gone.
+-- Then, if jobs are to be claimed afterwards, the words of that.
+-- Returns the number of in-flight entries that were gone, and what was claimed.
 -- A failed script is not rolled back, so the in-flight entry is removed after
 -- the job was stored elsewhere.
 local owner, dead_max, dead_age, now = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local inflight = 'chaton:inflight:' .. owner
-local at, fenced, looks = 5, 0, {}
+local at, last, fenced, looks = 6, tonumber(ARGV[5]), 0, {}
 local function word()
   at = at + 1
   return ARGV[at - 1]
 end
-while at <= #ARGV do
+while at <= last do
   local ticket, from, outcome, time = word(), word(), word(), word()
   local given, payload, queue = word() == '1', word(), word()
   local lock, holder, slots = word(), word(), {}
@@ -57,4 +58,4 @@ local names = {}
 for name in pairs(looks) do names[#names + 1] = name end
 table.sort(names)
 for _, name in ipairs(names) do (kind_of(name) == 'slots' and look_at_line or look_if_due)(name, now) end
-return fenced
+return {fenced, last < #ARGV and claim(owner, last + 1) or nil}
