@@ -392,11 +392,11 @@ impl StoredJobs {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    /// A dead set, as the jobs' classes and errors.
-    struct Listed(Vec<StoredJob>);
+    /// Each place has these jobs, and there is nothing else.
+    pub struct Listed(pub Vec<StoredJob>);
 
     impl JobSource for Listed {
         fn list(&mut self, _: &str, at: usize, count: usize) -> Result<Vec<StoredJob>, String> {

@@ -6,7 +6,7 @@ use super::*;
 use crate::config::{AdminListener, Config};
 use crate::queues::{QueueSize, StoreSizes};
 use chaton_core::process::scoreboard::{OwnGauges, Scoreboard};
-use stored_jobs::{CronTicks, JobBatch, JobDetails, StoredJob};
+use stored_jobs::tests::Listed;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -223,45 +223,6 @@ impl crate::queues::QueueSource for ManyQueues {
     }
 }
 
-struct NoJobs;
-
-impl JobSource for NoJobs {
-    fn list(&mut self, _: &str, _: usize, _: usize) -> Result<Vec<StoredJob>, String> {
-        Ok(vec![])
-    }
-
-    fn act(&mut self, _: JobAction, _: &str, _: &str, _: usize) -> Result<bool, String> {
-        Ok(false)
-    }
-
-    fn act_on_all(
-        &mut self,
-        _: JobAction,
-        _: &str,
-        _: usize,
-        _: usize,
-        _: &JobFilter,
-    ) -> Result<(usize, Option<usize>), String> {
-        Ok((0, None))
-    }
-
-    fn details(&mut self, _: &str, _: &str, _: usize) -> Result<Option<JobDetails>, String> {
-        Ok(None)
-    }
-
-    fn crons(&mut self, _: &str, _: &[CronEntry]) -> Result<Vec<CronTicks>, String> {
-        Ok(vec![])
-    }
-
-    fn batches(&mut self, _: usize) -> Result<Vec<JobBatch>, String> {
-        Ok(vec![])
-    }
-
-    fn pause(&mut self, _: &str, _: bool) -> Result<(), String> {
-        Ok(())
-    }
-}
-
 #[test]
 fn ten_thousand_classes_topics_and_queues_are_bounded() {
     let scoreboard = Arc::new(Scoreboard::new(1).unwrap());
@@ -275,7 +236,7 @@ fn ten_thousand_classes_topics_and_queues_are_bounded() {
     own.counters().topics[0].oldest_ms.store(1, Relaxed);
     own.counters().topics[0].rebalances.store(3, Relaxed);
     let shared = Scoreboard::open(scoreboard.fd()).unwrap();
-    let open: crate::state::OpenStore = |_| Some((Box::new(ManyQueues), Box::new(NoJobs)));
+    let open: crate::state::OpenStore = |_| Some((Box::new(ManyQueues), Box::new(Listed(vec![]))));
     let state = State::new(config(MINUTE), shared, open);
     let shown = crate::state::runtime().unwrap().block_on(document::document(&state));
     let names = |list: &Value| list.as_array().map_or(0, Vec::len);
@@ -305,7 +266,7 @@ fn a_call_to_a_store_that_hangs_does_not_hold_up_the_end_of_the_process() {
             }
         }
     }
-    let open: crate::state::OpenStore = |_| Some((Box::new(Hangs), Box::new(NoJobs)));
+    let open: crate::state::OpenStore = |_| Some((Box::new(Hangs), Box::new(Listed(vec![]))));
     let state = State::new(config(MINUTE), Scoreboard::new(1).unwrap(), open);
     let mounted = MountedDashboard::new(state.clone()).unwrap();
     let queues = state.queues.as_ref().unwrap();
