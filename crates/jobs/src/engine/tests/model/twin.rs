@@ -216,8 +216,8 @@ fn rough_due(due: &DueSummary) -> (usize, Option<i64>) {
     (due.moved, due.next_at.map(rough))
 }
 
-fn without_row(entry: &JobEntry) -> (i64, Vec<u8>) {
-    (rough(entry.score), entry.payload.clone())
+fn without_row(entry: &JobEntry) -> (i64, String) {
+    (rough(entry.score), String::from_utf8_lossy(&entry.payload).into_owned())
 }
 
 macro_rules! same {
@@ -348,7 +348,14 @@ impl Store for TwinStore {
     }
 
     fn list(&mut self, from: &JobLocation, offset: usize, count: usize) -> Result<Vec<JobEntry>> {
-        let seen = |found: &Vec<JobEntry>| found.iter().map(without_row).collect::<Vec<_>>();
+        let seen = |found: &Vec<JobEntry>| {
+            let mut found: Vec<_> = found.iter().map(without_row).collect();
+            // Entries of a set whose times are the same have no order.
+            if !matches!(from, JobLocation::Queue(_)) {
+                found.sort();
+            }
+            found
+        };
         self.both("list", seen, |store| store.list(from, offset, count))
     }
 
