@@ -59,26 +59,21 @@ pub(super) fn latest(
     before.filter(|(_, known)| *known >= at).or(Some((index, at)))
 }
 
-/// The lines of limits of which these jobs release slots, or that they join; each with the time, and whether it is to be
-/// looked at whatever its `look_at` is.
-pub(super) fn lines_to_look_at(acks: &[Ack]) -> BTreeMap<String, (f64, bool)> {
-    let mut lines = BTreeMap::new();
+/// When the last of these jobs ended, and the lines of limits of which they release slots, or that they join; each with
+/// whether it is to be looked at whatever its `look_at` is.
+pub(super) fn lines_to_look_at(acks: &[Ack]) -> (f64, BTreeMap<String, bool>) {
+    let (mut now_s, mut lines) = (0.0_f64, BTreeMap::new());
     for ack in acks {
-        let effects = ack.effects.iter().flat_map(|effects| {
-            effects.release.iter().map(|key| (line_of_slots(key), effects.now_s, true))
-        });
-        let joins = match &ack.outcome {
-            Outcome::Wait(wait) => {
-                Some((wait.behind.line(), wait.now_s, wait.behind.rule.is_concurrent()))
-            }
-            _ => None,
-        };
-        for (name, now_s, is_due) in effects.chain(joins) {
-            let last: &mut (f64, bool) = lines.entry(name).or_insert((now_s, is_due));
-            last.0 = last.0.max(now_s);
+        if let Some(effects) = ack.effects.as_ref().filter(|effects| !effects.release.is_empty()) {
+            now_s = now_s.max(effects.now_s);
+            lines.extend(effects.release.iter().map(|key| (line_of_slots(key), true)));
+        }
+        if let Outcome::Wait(wait) = &ack.outcome {
+            now_s = now_s.max(wait.now_s);
+            lines.insert(wait.behind.line(), wait.behind.rule.is_concurrent());
         }
     }
-    lines
+    (now_s, lines)
 }
 
 /// What was taken from a rate so far.

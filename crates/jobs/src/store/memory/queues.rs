@@ -63,8 +63,8 @@ impl MemoryData {
                 reply.fenced += 1;
             }
         }
-        let looks = lines_to_look_at(acks);
-        looks.iter().for_each(|(name, (now_s, is_due))| self.look_at_line(name, *now_s, *is_due));
+        let (now_s, names) = lines_to_look_at(acks);
+        names.iter().for_each(|(name, always)| self.look_at_line(name, now_s, *always));
         if let Some(request) = request {
             self.claim(owner, request, &mut reply);
         }

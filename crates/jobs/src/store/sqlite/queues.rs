@@ -87,8 +87,9 @@ fn ack_all(tx: &SqliteTransaction<'_>, owner: (&str, i64), acks: &[Ack]) -> Resu
     for ack in others {
         fenced += usize::from(!ack_one(tx, owner, ack)?);
     }
-    for (name, (now_s, is_due)) in lines_to_look_at(acks) {
-        let look = if is_due { lines::look_at } else { lines::look_if_due };
+    let (now_s, names) = lines_to_look_at(acks);
+    for (name, always) in names {
+        let look = if always { lines::look_at } else { lines::look_if_due };
         look(tx, &name, now_s)?;
     }
     Ok(fenced)
