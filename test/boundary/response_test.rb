@@ -28,7 +28,7 @@ class ResponseTest < Minitest::Test
     port = serve { [200, {}, [text]] }
     socket = TCPSocket.new("127.0.0.1", port)
     socket.write("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-    first = socket.readpartial(1000)
+    first = relaxed { socket.readpartial(1000) }
     text.replace("b" * 3_000_000)
     GC.start
     GC.compact if GC.respond_to?(:compact)
