@@ -44,7 +44,6 @@ class DeployExampleTest < ExampleTestCase
 
   def test_systemd_starts_reloads_and_stops_it
     assert_equal ["notify", "/usr/bin/bundle exec chaton"], unit.values_at("Type", "ExecStart")
-    assert_equal "/bin/kill -USR1 $MAINPID", unit["ExecReload"]
     assert_operator unit["TimeoutStopSec"].to_i, :>, shutdown_timeout_s
     with_manager do |manager, path|
       env = unit["Environment"].split.to_h { |pair| pair.sub("/srv/shop/", "").split("=", 2) }
@@ -53,9 +52,11 @@ class DeployExampleTest < ExampleTestCase
       notified(manager, /READY=1/)
       server.eventually("the check after the start succeeds", timeout_s: WAIT_S) { checked_after_start(server) == 200 }
       notified(manager, /WATCHDOG=1/)
-      server.signal("USR1")
+      assert reload(server)
       notified(manager, /RELOADING=1/)
       notified(manager, /READY=1/)
+      server.write("config.ru", "raise 'broken'")
+      refute reload(server)
       assert_equal 0, server.stop
     end
   end
@@ -142,6 +143,14 @@ class DeployExampleTest < ExampleTestCase
     curl, *options, path, url = unit["ExecStartPost"].shellsplit
     assert_equal ["/usr/bin/curl", true, "--unix-socket"], [curl, options.include?("--fail"), options.last]
     AdminClient.new(server.path(path.delete_prefix("/srv/shop/"))).get(url.delete_prefix("http://localhost")).status
+  end
+
+  # @return [Boolean] whether `systemctl reload` would succeed
+  def reload(server)
+    bundle, exec, name, *arguments = unit["ExecReload"].shellsplit
+    assert_equal ["/usr/bin/bundle", "exec", "chaton"], [bundle, exec, name]
+    system(RbConfig.ruby, "-I", Server::LIB, Server::EXE, *arguments, chdir: server.dir, out: File::NULL,
+                                                                      err: File::NULL)
   end
 
   def with_manager
