@@ -26,6 +26,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 mod transaction;
+mod usage;
 mod vacuum;
 mod watch;
 

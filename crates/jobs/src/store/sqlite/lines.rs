@@ -3,7 +3,7 @@
 use rusqlite::{params, OptionalExtension, Result};
 
 use super::transaction::SqliteTransaction;
-use super::{limits, rows};
+use super::{rows, usage};
 use crate::limit::{Limit, LimitRule};
 use crate::outcome::Wait;
 use crate::store::line::*;
@@ -133,7 +133,7 @@ fn call(
     (key, max): (&str, u32),
     now_s: f64,
 ) -> Result<f64> {
-    let (held, mut next) = limits::held(tx, key, now_s)?;
+    let (held, mut next) = usage::held(tx, key, now_s)?;
     let mut free = (max as usize).saturating_sub(held);
     let (mut jobs, mut read) = (vec![], 0);
     while free > 0 && jobs.len() < CALL_MAX && read < READ_MAX {
@@ -151,7 +151,7 @@ fn call(
             let Some(payload) = take(tx, &one)? else { continue };
             // One whose queue is paused waits there, and holds nothing up.
             if !is_paused(tx, &one.queue)? {
-                limits::hold(tx, key, &called(&one.jid), now_s + CALLED_S)?;
+                usage::hold(tx, key, &called(&one.jid), now_s + CALLED_S)?;
                 next = Some(next.unwrap_or(f64::MAX).min(now_s + CALLED_S));
                 free -= 1;
             }
@@ -179,8 +179,8 @@ fn is_paused(tx: &SqliteTransaction<'_>, queue: &str) -> Result<bool> {
 }
 
 fn promise(tx: &SqliteTransaction<'_>, name: &str, behind: &Limit, now_s: f64) -> Result<f64> {
-    limits::set_back(tx, behind, now_s)?;
-    let taken = limits::taken(tx, behind, now_s)?;
+    usage::set_back(tx, behind, now_s)?;
+    let taken = usage::taken(tx, behind, now_s)?;
     let mut exists = tx
         .conn
         .prepare_cached("SELECT EXISTS(SELECT 1 FROM entries WHERE id=?1 AND kind=0 AND at=?2)")?;

@@ -7,7 +7,7 @@ use rusqlite::{OptionalExtension, Result};
 
 use super::rows::{self, in_flight_row};
 use super::transaction::SqliteTransaction;
-use super::{batches, limits, lines, processes};
+use super::{batches, limits, lines, processes, usage};
 use crate::outcome::{Ack, Outcome};
 use crate::store::line::{called, lines_to_look_at};
 use crate::store::options::StoreOptions;
@@ -109,8 +109,8 @@ fn ack_one(tx: &SqliteTransaction<'_>, owner: (&str, i64), ack: &Ack) -> Result<
         limits::unlock(tx, key, jid)?;
     }
     for key in &effects.release {
-        limits::release(tx, key, &limits::holder(owner.0, ack.ticket))?;
-        limits::release(tx, key, &called(&effects.jid))?;
+        usage::release(tx, key, &usage::holder(owner.0, ack.ticket))?;
+        usage::release(tx, key, &called(&effects.jid))?;
     }
     if let Some(update) = &effects.batch {
         batches::update(tx, update)?;
