@@ -89,6 +89,26 @@ fn a_lost_partition_is_not_committed() {
 }
 
 #[test]
+fn a_partition_that_is_lost_while_it_is_given_up_is_not_released_when_it_is_assigned_again() {
+    let harness = harness(1, 30);
+    let batch = harness.batch_of(0..10);
+    harness.log.report(MemberEvent::Revoked(vec![partition("events", 0)]));
+    until("draining", || states(&harness) == ["draining"]);
+    // The next poll reports both.
+    harness.log.report_all([
+        MemberEvent::Lost(vec![partition("events", 0)]),
+        MemberEvent::Assigned(vec![harness.log.assigned(0)]),
+    ]);
+    let is_records = |batch: &Arc<Batch>| batch.kind() == BatchKind::Records;
+    let next = std::iter::from_fn(|| harness.queue.take(LONG)).find(is_records).unwrap();
+    assert_eq!((offsets(&next)[0], batch.is_revoked()), (0, true));
+    next.finish(BatchOutcome::Done);
+    harness.batch_of(10..20).finish(BatchOutcome::Done);
+    until("the commit", || harness.committed(0) == Some(20));
+    assert_eq!(harness.log.state.lock().released, []);
+}
+
+#[test]
 fn a_queued_batch_is_not_started_after_its_partition_was_revoked() {
     let harness = harness(1, 30);
     until("a batch", || harness.queue.len() == 1);

@@ -20,6 +20,8 @@ type Kept = (i64, i64, OwnedRecord);
 #[derive(Default)]
 pub struct State {
     pub partitions: BTreeMap<(String, i32), Vec<Kept>>,
+    /// The first offsets that retention has kept; 0 where it has removed nothing.
+    pub starts: BTreeMap<(String, i32), i64>,
     /// Offsets without a record before the next one, like those of transactions' markers.
     pub gaps: BTreeMap<(String, i32), i64>,
     /// Clients of an earlier one belong to a process that was killed.
@@ -46,6 +48,8 @@ pub struct State {
     pub record_bytes_max: Option<usize>,
     /// The next transaction is committed, but nobody knows.
     pub lose_answer: bool,
+    /// The next transaction is aborted, but nobody knows.
+    pub lose_abort: bool,
     pub transactors: Vec<String>,
     pub waits: usize,
     pub fetches: usize,
@@ -57,19 +61,43 @@ pub struct State {
 impl State {
     /// The offset behind the last record.
     fn records_end(&self, partition: &Partition) -> i64 {
-        let list = &self.partitions[&(partition.topic.to_string(), partition.number)];
-        list.last().map_or(0, |last| last.0 + 1)
+        self.records_end_at(&(partition.topic.to_string(), partition.number))
     }
 
-    fn end(&self, partition: &Partition) -> i64 {
+    fn records_end_at(&self, place: &(String, i32)) -> i64 {
+        let last = self.partitions.get(place).and_then(|list| list.last());
+        last.map_or_else(|| self.start(place), |last| last.0 + 1)
+    }
+
+    fn start(&self, place: &(String, i32)) -> i64 {
+        self.starts.get(place).copied().unwrap_or(0)
+    }
+
+    /// Retention removes the first records; returns their offsets.
+    pub fn remove_first(&mut self, topic: &str, number: i32, records: usize) -> Vec<i64> {
+        let place = (topic.to_owned(), number);
+        let Some(list) = self.partitions.get_mut(&place) else { return vec![] };
+        let removed: Vec<i64> = list.drain(..records.min(list.len())).map(|one| one.0).collect();
+        if let Some(last) = removed.last() {
+            self.starts.insert(place, last + 1);
+        }
+        removed
+    }
+
+    pub fn end(&self, partition: &Partition) -> i64 {
         let gap = self.gaps.get(&(partition.topic.to_string(), partition.number)).unwrap_or(&0);
         self.records_end(partition) + gap
     }
 
+    fn report(&mut self, event: MemberEvent) {
+        self.events.push_back(event);
+        self.event_fds.iter().for_each(|event_fd| event_fd.notify());
+    }
+
     fn append(&mut self, topic: &str, number: i32, record: OwnedRecord) -> i64 {
-        let list = self.partitions.entry((topic.into(), number)).or_default();
-        let gap = self.gaps.remove(&(topic.into(), number)).unwrap_or(0);
-        let offset = list.last().map_or(0, |last| last.0 + 1) + gap;
+        let place = (topic.to_owned(), number);
+        let offset = self.records_end_at(&place) + self.gaps.remove(&place).unwrap_or(0);
+        let list = self.partitions.entry(place).or_default();
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
         list.push((offset, record.timestamp_ms.unwrap_or(now.as_millis() as i64), record));
         offset
@@ -127,6 +155,13 @@ impl MemoryLog {
         state.event_fds.iter().for_each(|event_fd| event_fd.notify());
     }
 
+    /// Adds offsets without a record at the end of the partition.
+    pub fn add_gap(&self, number: i32, offsets: i64) {
+        let mut state = self.state.lock();
+        *state.gaps.entry(("events".into(), number)).or_default() += offsets;
+        state.event_fds.iter().for_each(|event_fd| event_fd.notify());
+    }
+
     pub fn append(&self, topic: &str, number: i32, record: OwnedRecord) -> i64 {
         let mut state = self.state.lock();
         let offset = state.append(topic, number, record);
@@ -140,11 +175,38 @@ impl MemoryLog {
         self.changed.notify_all();
     }
 
+    /// Reports these events to a member, with one poll.
+    pub fn report_all(&self, events: impl IntoIterator<Item = MemberEvent>) {
+        let mut state = self.state.lock();
+        events.into_iter().for_each(|event| state.report(event));
+    }
+
     /// Reports this event to a member.
     pub fn report(&self, event: MemberEvent) {
+        self.state.lock().report(event);
+    }
+
+    /// Takes a partition from the member; returns how many members there were until now.
+    pub fn revoke(&self, number: i32) -> usize {
         let mut state = self.state.lock();
-        state.events.push_back(event);
-        state.event_fds.iter().for_each(|event_fd| event_fd.notify());
+        state.released.retain(|one| one.number != number);
+        state.report(MemberEvent::Revoked(vec![partition("events", number)]));
+        state.members
+    }
+
+    /// Assigns a revoked partition again if it was released. False: not yet. A later member than those has it
+    /// already.
+    pub fn assign_released(&self, number: i32, members: usize) -> bool {
+        let mut state = self.state.lock();
+        if state.members != members {
+            return true;
+        }
+        let is_released = state.released.iter().any(|one| one.number == number);
+        if is_released {
+            let assigned = assigned(&state, "events", number);
+            state.report(MemberEvent::Assigned(vec![assigned]));
+        }
+        is_released
     }
 
     pub fn assigned(&self, number: i32) -> Assignment {
@@ -300,6 +362,10 @@ impl TransactionalProducer for MemoryTransactionalProducer {
             return Err(error);
         }
         fails(&mut self.0.state.lock().fail_transactions, "the transaction")?;
+        let unknown = || Err(LogError::new(ErrorKind::Unknown, "the answer was lost on purpose"));
+        if std::mem::take(&mut self.0.state.lock().lose_abort) {
+            return unknown();
+        }
         let is_unknown = std::mem::take(&mut self.0.state.lock().lose_answer);
         for record in records {
             self.0.append(&record.topic, record.partition.unwrap_or(0), record.clone());
@@ -307,7 +373,7 @@ impl TransactionalProducer for MemoryTransactionalProducer {
         note(&mut self.0.state.lock(), commits);
         match is_unknown {
             false => Ok(()),
-            true => Err(LogError::new(ErrorKind::Unknown, "the answer was lost on purpose")),
+            true => unknown(),
         }
     }
 }
@@ -364,10 +430,8 @@ impl GroupMember for MemoryMember {
                 for assigned in list {
                     let partition = &assigned.partition;
                     state.fenced.remove(&(partition.topic.to_string(), partition.number));
-                    let list = &state.partitions
-                        [&(assigned.partition.topic.to_string(), assigned.partition.number)];
                     // Like a real log, a position beyond the end becomes the end.
-                    let end = list.last().map_or(0, |last| last.0 + 1);
+                    let end = state.records_end(partition);
                     let from = assigned.committed.unwrap_or(0).min(end);
                     self.positions.insert(assigned.partition.clone(), from);
                 }
@@ -378,8 +442,7 @@ impl GroupMember for MemoryMember {
             return;
         }
         for (partition, position) in &self.positions {
-            let list = &state.partitions[&(partition.topic.to_string(), partition.number)];
-            let end = list.last().map_or(0, |last| last.0 + 1);
+            let end = state.records_end(partition);
             if *position == end && self.ended.insert(partition.clone(), end) != Some(end) {
                 events.push(MemberEvent::PartitionEof(partition.clone()));
             }
@@ -391,7 +454,9 @@ impl GroupMember for MemoryMember {
         state.fetches += 1;
         fails(&mut state.fail_fetches, "fetching")?;
         let position = self.positions.get_mut(partition).expect("an assigned partition");
-        let list = &state.partitions[&(partition.topic.to_string(), partition.number)];
+        let place = (partition.topic.to_string(), partition.number);
+        *position = state.start(&place).max(*position);
+        let list = &state.partitions[&place];
         let first = list.partition_point(|record| record.0 < *position);
         let mut builder = ChunkBuilder::default();
         for (offset, timestamp_ms, record) in list[first..].iter().take(limits.records) {
@@ -449,8 +514,7 @@ impl GroupMember for MemoryMember {
 
     fn start_offset(&self, partition: &Partition) -> Option<i64> {
         let state = self.log.state.lock();
-        let list = state.partitions.get(&(partition.topic.to_string(), partition.number))?;
-        Some(list.first().map_or(0, |first| first.0))
+        Some(state.start(&(partition.topic.to_string(), partition.number)))
     }
 
     fn end_offset(&self, partition: &Partition) -> Option<i64> {

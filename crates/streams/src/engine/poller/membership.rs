@@ -33,7 +33,7 @@ impl Poller {
     fn drop_member(&mut self, what: &str, error: &LogError, now: Now) {
         self.member = None;
         self.revocations.clear();
-        lose(&self.partitions.all());
+        self.partitions.all().iter().for_each(|partition| partition.lose());
         self.context.counters.restarts.fetch_add(1, Ordering::Relaxed);
         self.join_failed(what, error, now);
     }
@@ -86,7 +86,7 @@ impl Poller {
             MemberEvent::Lost(partitions) => {
                 counters.rebalances.fetch_add(1, Ordering::Relaxed);
                 self.count_rebalance(partitions.iter());
-                lose(&self.owned(&partitions));
+                self.lose(&partitions);
             }
             MemberEvent::PartitionEof(partition) => {
                 for partition in self.owned(&[partition]) {
@@ -133,7 +133,7 @@ impl Poller {
     fn assign(&mut self, assigned: &Assignment) {
         // The log may assign a partition again without having revoked it: the former assignment no
         // longer counts.
-        lose(&self.owned(std::slice::from_ref(&assigned.partition)));
+        self.lose(std::slice::from_ref(&assigned.partition));
         let Some(route) = self.group.route(&assigned.partition.topic) else {
             let what = format!("it was assigned {}", name(&assigned.partition));
             return self.warn_failed(&what, "no route names its topic, and it is not read");
@@ -151,6 +151,16 @@ impl Poller {
         let mut assigned = self.partitions.all();
         assigned.retain(|one| one.is_owned() && partitions.contains(&one.partition));
         assigned
+    }
+
+    /// Other members may have these partitions by now. Where they were about to be given up they are not released
+    /// any more: that would release a new assignment.
+    fn lose(&mut self, partitions: &[Partition]) {
+        self.owned(partitions).iter().for_each(|partition| partition.lose());
+        for revocation in &mut self.revocations {
+            revocation.partitions.retain(|partition| !partitions.contains(partition));
+        }
+        self.revocations.retain(|revocation| !revocation.partitions.is_empty());
     }
 
     /// Releases revoked partitions whose batches have ended, or whose time to drain is over.
@@ -180,8 +190,4 @@ impl Poller {
             }
         }
     }
-}
-
-fn lose(partitions: &[Arc<AssignedPartition>]) {
-    partitions.iter().for_each(|partition| partition.lose());
 }
