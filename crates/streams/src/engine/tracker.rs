@@ -157,6 +157,18 @@ impl Tracker {
         self.version
     }
 
+    /// The same, as if it was read up to these ranges too, and they were done.
+    pub fn with_done(&self, ranges: &VecDeque<OffsetRange>) -> Self {
+        let mut tracker = self.clone();
+        for range in ranges {
+            if let Some(position) = tracker.position.filter(|position| *position < range.1) {
+                tracker.fetched(position, range.1);
+                tracker.done(&[*range]);
+            }
+        }
+        tracker
+    }
+
     /// Whether the record with this offset was fetched and is not done.
     pub fn is_undone(&self, offset: i64) -> bool {
         let at = self.undone.partition_point(|range| range.1 <= offset);

@@ -17,9 +17,9 @@ impl PartitionState {
             return None;
         }
         self.dirty = false;
-        let offset = self.tracker.head()?;
-        self.committed = offset;
-        Some(self.commit_at(offset))
+        let commit = self.commit()?;
+        self.committed = commit.offset;
+        Some(commit)
     }
 
     /// The last commit failed, or may have: it is sent again.
@@ -53,7 +53,7 @@ impl PartitionState {
         if let Some(offset) = through {
             self.mark(batch, offset, false);
         }
-        let commit = self.tracker.head().map(|offset| self.commit_at(offset));
+        let commit = self.commit();
         (self.tracker, self.dirty) = (before, dirty);
         let commit = commit.ok_or_else(|| refused("nothing was fetched yet"))?;
         Ok((commit, version))
@@ -75,16 +75,21 @@ impl PartitionState {
         self.dirty = others && self.owned;
     }
 
-    fn commit_at(&self, offset: i64) -> Commit {
-        let mut metadata = self.tracker.metadata();
+    /// How far it has come; `None` where that is not known yet.
+    fn commit(&self) -> Option<Commit> {
+        // Records that were done before this assignment, and were not fetched since, stay done.
+        let ahead = (!self.skip.is_empty()).then(|| self.tracker.with_done(&self.skip));
+        let tracker = ahead.as_ref().unwrap_or(&self.tracker);
+        let offset = tracker.head()?;
+        let mut metadata = tracker.metadata();
         if let Some(lost) = &self.stopped {
             metadata::mark_stopped(&mut metadata, (lost.from, lost.until));
         }
-        Commit {
+        Some(Commit {
             topic: self.partition.topic.to_string(),
             partition: self.partition.number,
             offset,
             metadata: commit_notes::with_beginning(metadata, self.began_with),
-        }
+        })
     }
 }

@@ -234,6 +234,26 @@ fn records_done_before_the_assignment_are_skipped() {
 }
 
 #[test]
+fn a_commit_keeps_records_that_were_done_before_and_are_not_fetched_again_yet() {
+    let mut tracker = Tracker::new(Some(0));
+    tracker.fetched(0, 10);
+    tracker.done(&[(2, 4), (7, 8)]);
+    let assigned = assigned(Some(0), &tracker.metadata());
+    for (fetched, offset, done) in [(1, 1, vec![(2, 4), (7, 8)]), (2, 4, vec![(7, 8)])] {
+        let route = route_of(route(), 2);
+        let mut state = PartitionState::new(&route, &assigned, 1, at(0), Rng::with_seed(1));
+        state.fetched(chunk(&(0..fetched).collect::<Vec<_>>()), at(0));
+        let batch = advance(&mut state, at(0)).remove(0);
+        state.finish(&batch, BatchOutcome::Done, true, at(0));
+        let commit = state.take_commit().unwrap();
+        assert_eq!(
+            (commit.offset, metadata::decode(offset, &commit.metadata)),
+            (offset, done.into())
+        );
+    }
+}
+
+#[test]
 fn a_mark_with_manual_offsets_includes_earlier_batches() {
     let mut state = state(RouteSettings { manual: true, ..route() });
     state.fetched(chunk(&(0..20).collect::<Vec<_>>()), at(0));
