@@ -24,7 +24,7 @@ TEST_FILES = {
 TEST_PARTS = ["cargo", *TEST_FILES.keys].freeze
 # Only run when asked for: all cases of a test that otherwise takes some, for up to an hour.
 CROSSINGS = "crossings"
-# The same for the model of jobs; CHATON_MODEL_SECONDS says for how long.
+# The same for the models of jobs and streams; CHATON_MODEL_SECONDS says for how long.
 MODELS = "models"
 MODEL_S = 600
 TEST_NAMES = TestNames.new([*TEST_PARTS, CROSSINGS, MODELS])
@@ -76,16 +76,19 @@ end
 # @return [Array<TestProcess>, nil] nil for a part in Ruby
 def rust_part(name) = { "cargo" => method(:rust_tests), MODELS => method(:model_tests) }[name]&.call
 
-# The tests of the model, which run at the same time.
+# The tests of the models, which run at the same time.
 def model_tests
   seconds = ENV["CHATON_MODEL_SECONDS"] ||= MODEL_S.to_s
-  compile = [Toolchain.cargo, "test", "--locked", "--package", "chaton-jobs", "--lib", "--no-run", "--quiet",
-             "--message-format=json-render-diagnostics"]
+  compile = [Toolchain.cargo, "test", "--locked", "--package", "chaton-jobs", "--package", "chaton-streams", "--lib",
+             "--test", "engine_model", "--no-run", "--quiet", "--message-format=json-render-diagnostics"]
   [TestProcess.new(MODELS, "compile", compile, env: Toolchain.env, time_limit_s: 1800) do |output|
-    test_programs(output).map do |program, crate|
-      command = [program, "engine::tests::model", "--nocapture"]
+    test_programs(output).filter_map do |program, crate, name|
+      label = File.basename(crate)
+      filter = { "jobs unit" => "engine::tests::model", "streams engine_model" => "the_engine" }["#{label} #{name}"]
+      next unless filter
+
       # The search for the fewest steps that fail may follow.
-      TestProcess.new(MODELS, "jobs", command, dir: crate, time_limit_s: seconds.to_i + 600)
+      TestProcess.new(MODELS, label, [program, filter, "--nocapture"], dir: crate, time_limit_s: seconds.to_i + 600)
     end
   end]
 end
