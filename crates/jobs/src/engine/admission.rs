@@ -100,6 +100,13 @@ impl Admission {
     /// them when that takes too long. The store knows first which one it is.
     pub fn start_suspect(&self, store: &mut dyn Store) -> Result<()> {
         let mut locked = self.state.locked.lock();
+        if !self.state.holds_lease() {
+            // They are another's by now: a note about them would outlive this owner.
+            let lost = std::mem::take(&mut locked.suspects);
+            drop(locked);
+            lost.into_iter().for_each(|(job, _)| job.give_back());
+            return Ok(());
+        }
         let waiting = locked.suspects.len();
         let Some((_, until_ns)) = locked.suspects.front() else { return Ok(()) };
         if locked.running_alone.is_some() || locked.jobs.len() > waiting {
