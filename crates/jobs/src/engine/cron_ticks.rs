@@ -51,7 +51,9 @@ impl CronTicks {
             self.entries.clear();
         }
         self.called_s = now_s;
-        if self.entries.is_empty() && !state.config.crons.is_empty() {
+        if self.entries.is_empty() && !state.config.crons.is_empty()
+            || self.next_at(state) <= now_s && self.is_left_behind(store, state)?
+        {
             self.entries = look(store, state, now_s)?;
         }
         for index in 0..self.entries.len() {
@@ -63,6 +65,15 @@ impl CronTicks {
             self.entries[index].1 = cron.schedule.next(now_s);
         }
         Ok(())
+    }
+
+    /// Whether another process has forgotten ticks of a clock that was ahead, of which this one has not heard: the keys
+    /// of its ticks would be others.
+    fn is_left_behind(&self, store: &mut dyn Store, state: &EngineState) -> Result<bool> {
+        let memory = CronMemory::load(store, &state.config.application)?;
+        Ok(state.config.crons.iter().zip(&self.entries).any(|(cron, (ours, _))| {
+            memory.record(&cron.name).is_some_and(|known| known.forgotten > ours.forgotten)
+        }))
     }
 }
 
