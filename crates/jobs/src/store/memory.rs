@@ -146,6 +146,10 @@ impl Store for MemoryStore {
         self.step(|data| data.forget(owner))
     }
 
+    fn restore(&mut self, owner: &str, jobs: &[ClaimedJob]) -> Result<usize> {
+        self.step(|data| data.restore(owner, jobs))
+    }
+
     fn pause(&mut self, queue: &str, paused: bool) -> Result<()> {
         self.step(|data| data.pause(queue, paused))
     }

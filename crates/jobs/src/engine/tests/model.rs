@@ -145,3 +145,148 @@ fn nothing_is_left_of_a_line_whose_last_job_has_started() {
         Step(Op::KillInAck, 2211197630),
     ]);
 }
+
+#[test]
+fn entries_of_one_time_have_no_order() {
+    run_again(&[
+        Step(Op::BatchOpen, 318697597),
+        Step(Op::End, 1598495725),
+        Step(Op::In, 2827660903),
+        Step(Op::Start, 975465009),
+        Step(Op::End, 1023959497),
+        Step(Op::Limited, 3491996243),
+        Step(Op::Push, 1037245299),
+        Step(Op::End, 423543424),
+        Step(Op::MiddlewareStops, 3539570721),
+        Step(Op::End, 2314793306),
+        Step(Op::Shutdown, 3710135636),
+        Step(Op::Start, 3078460815),
+        Step(Op::Fetch, 4033008137),
+        Step(Op::Suspect, 2921282173),
+        Step(Op::Maintain, 1276930636),
+        Step(Op::Fetch, 2944057410),
+        Step(Op::Stall, 346849921),
+        Step(Op::End, 829804804),
+        Step(Op::BatchFill, 3442255620),
+        Step(Op::Fetch, 836848525),
+        Step(Op::Fetch, 1089853269),
+        Step(Op::ReplyLost, 3051251666),
+        Step(Op::BatchOpen, 2800376229),
+        Step(Op::End, 3346872275),
+        Step(Op::Fetch, 3729055333),
+        Step(Op::Fetch, 2199092346),
+        Step(Op::Fetch, 838476089),
+        Step(Op::Fetch, 1488287070),
+        Step(Op::Fetch, 742197010),
+        Step(Op::Raise, 3744449531),
+        Step(Op::Signal, 1899263050),
+        Step(Op::In, 2064720689),
+        Step(Op::Fetch, 895576812),
+        Step(Op::End, 1569456936),
+        Step(Op::Fetch, 2718562566),
+        Step(Op::Limited, 3256830347),
+        Step(Op::Stall, 502699078),
+        Step(Op::Fetch, 4234607460),
+        Step(Op::Fetch, 3702530998),
+        Step(Op::Maintain, 2573395552),
+        Step(Op::Start, 2914008425),
+        Step(Op::Fetch, 1955904493),
+        Step(Op::Fetch, 1657532627),
+    ]);
+}
+
+#[test]
+fn a_process_without_a_lease_notes_no_suspect() {
+    run_again(&[
+        Step(Op::Limited, 1530547879),
+        Step(Op::Unique, 4060698626),
+        Step(Op::Kill, 519013966),
+        Step(Op::Tick, 218616978),
+        Step(Op::Kill, 3614981263),
+        Step(Op::Suspect, 620032482),
+        Step(Op::Push, 3735135544),
+        Step(Op::Fetch, 2244293118),
+        Step(Op::Fetch, 3425137048),
+        Step(Op::Stall, 2547948888),
+        Step(Op::KillInAck, 2101953253),
+    ]);
+}
+
+#[test]
+fn an_expired_job_leaves_its_line_at_the_next_look() {
+    run_again(&[
+        Step(Op::Limited, 1224464741),
+        Step(Op::Limited, 3605362860),
+        Step(Op::BatchOpen, 291633621),
+        Step(Op::Push, 2933207794),
+        Step(Op::BatchOpen, 1792220012),
+        Step(Op::Unique, 1765926742),
+        Step(Op::BatchFill, 3002086747),
+        Step(Op::Shutdown, 1612596560),
+        Step(Op::KillInAck, 1487244610),
+        Step(Op::BatchFill, 70225857),
+        Step(Op::Tick, 3782756670),
+        Step(Op::Maintain, 2586634774),
+        Step(Op::Push, 457103591),
+        Step(Op::BatchFill, 101797353),
+        Step(Op::ClockStep, 1556006958),
+        Step(Op::Start, 2152964063),
+        Step(Op::Tick, 3566249040),
+    ]);
+}
+
+#[test]
+fn a_due_callback_is_there_twice_while_client_middleware_passes_it_on() {
+    run_again(&steps(2095, STEPS));
+}
+
+#[test]
+fn a_retry_without_a_reply_is_put_back_though_another_process_has_run_it() {
+    run_again(&[
+        Step(Op::Unique, 2601515554),
+        Step(Op::Fetch, 460748543),
+        Step(Op::Shutdown, 422841862),
+        Step(Op::Start, 1243418023),
+        Step(Op::Raise, 2768074073),
+        Step(Op::ReplyLost, 855798661),
+        Step(Op::Fetch, 109943739),
+    ]);
+}
+
+#[test]
+fn processes_agree_on_the_ticks_of_a_clock_that_was_ahead() {
+    run_again(&[
+        Step(Op::Suspect, 3630528014),
+        Step(Op::Start, 3417248342),
+        Step(Op::Fetch, 2329652606),
+        Step(Op::Fetch, 341934533),
+        Step(Op::Tick, 1412238856),
+        Step(Op::BatchFill, 3879943703),
+        Step(Op::In, 3804467456),
+        Step(Op::Cancel, 1184655015),
+        Step(Op::End, 1608079295),
+        Step(Op::End, 3135549407),
+        Step(Op::Start, 3866783724),
+        Step(Op::Push, 1818760801),
+        Step(Op::BatchOpen, 3909442972),
+        Step(Op::Maintain, 2066299809),
+        Step(Op::Maintain, 1822727270),
+        Step(Op::Start, 854047434),
+        Step(Op::BatchOpen, 3683903222),
+        Step(Op::ClockStep, 1879980544),
+        Step(Op::Unique, 2903325677),
+        Step(Op::Cancel, 3601602081),
+        Step(Op::Cancel, 3722437537),
+        Step(Op::Start, 1040522360),
+        Step(Op::Signal, 2635262637),
+        Step(Op::Fetch, 953355360),
+        Step(Op::Maintain, 856719514),
+        Step(Op::Fetch, 2770112948),
+        Step(Op::Fetch, 2671096732),
+        Step(Op::End, 420204819),
+        Step(Op::End, 1641772564),
+        Step(Op::ClockStep, 2304787588),
+        Step(Op::End, 2947679520),
+        Step(Op::Pause, 1332035039),
+    ]);
+}

@@ -11,6 +11,22 @@ use crate::store::types::{
 };
 
 impl MemoryData {
+    /// Puts jobs back into an in-flight set that has lost them, unless they will be claimed.
+    pub fn restore(&mut self, owner: &str, jobs: &[ClaimedJob]) -> usize {
+        let mut restored = 0;
+        for ClaimedJob { ticket, queue, payload } in jobs {
+            let sets = [&self.retry, &self.schedule];
+            let known = self.in_flight.get(owner).is_some_and(|jobs| jobs.contains_key(ticket))
+                || sets.iter().any(|set| set.entries().iter().any(|one| one.payload == *payload))
+                || self.queues.get(&**queue).is_some_and(|queue| queue.jobs.contains(payload));
+            if !known {
+                self.add_in_flight(owner, *ticket, queue.clone(), payload.clone());
+                restored += 1;
+            }
+        }
+        restored
+    }
+
     /// Adds an owner that has claimed and not sent a heartbeat.
     pub fn add_owner(&mut self, owner: &str) {
         if !self.owners.contains_key(owner) {

@@ -24,6 +24,8 @@ pub struct JobModel {
     pub stored: i64,
     /// Copies that left the store.
     pub removed: i64,
+    /// It was put back once more, and holds its lock no longer.
+    pub restored: bool,
     /// Times that it was started.
     pub runs: u32,
     /// A run of it has ended well.
@@ -65,6 +67,10 @@ impl Ledger {
         for event in events {
             match event {
                 Event::Stored(jid) => self.job(&jid).stored += 1,
+                Event::Restored(jid) => {
+                    let job = self.job(&jid);
+                    (job.stored, job.restored) = (job.stored + 1, true);
+                }
                 Event::Ended { jid, outcome, due } => {
                     let job = self.job(&jid);
                     job.removed += i64::from(outcome.is_removal());
@@ -147,7 +153,7 @@ impl Ledger {
     /// A lock that ends with success has one holder.
     pub fn check_locks(&self, present: &Present) {
         let mut holders: HashMap<&str, &str> = HashMap::new();
-        for (jid, job) in self.jobs.iter().filter(|(_, job)| !job.died) {
+        for (jid, job) in self.jobs.iter().filter(|(_, job)| !job.died && !job.restored) {
             let lives = present.of(jid).iter().any(|place| *place != JobLocation::Dead);
             let Some(lock) = job.lock.as_deref().filter(|_| lives) else { continue };
             let other = holders.insert(lock, jid);

@@ -31,6 +31,8 @@ pub enum Fault {
 pub enum Event {
     /// A job was stored.
     Stored(String),
+    /// A job that had ended was put back, since the reply to its acknowledgement was lost and it was gone meanwhile.
+    Restored(String),
     /// An acknowledgement was applied. `due`: of a job that waits for client middleware.
     Ended { jid: String, outcome: Outcome, due: bool },
 }
@@ -326,7 +328,12 @@ impl Store for TwinStore {
     fn restore(&mut self, owner: &str, jobs: &[ClaimedJob]) -> Result<usize> {
         let restored = self.ask("restore", |store| store.restore(owner, jobs))?;
         if restored > 0 {
+            let before = self.oracle.in_flight(owner).unwrap();
             assert_eq!(self.oracle.restore(owner, jobs).unwrap(), restored, "restore");
+            let mut after = self.oracle.in_flight(owner).unwrap();
+            after.retain(|job| !before.contains(job));
+            let events = after.iter().map(|job| Event::Restored(jid_of(&job.payload)));
+            self.control.lock().events.extend(events);
         }
         Ok(restored)
     }
