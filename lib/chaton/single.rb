@@ -106,8 +106,8 @@ module Chaton
     end
 
     def refuse_to_preload
-      process = Supervisor::PreloaderProcess.new(@plan, log: @log)
-      process.refuse("the new configuration has no workers; restart in full (SIGUSR2)")
+      process = Supervisor::PreloaderProcess.fresh(@plan, log: @log)
+      process.refuse(ConfigError.new("the new configuration has no workers; restart in full (SIGUSR2)"))
     end
   end
 end

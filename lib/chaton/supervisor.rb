@@ -2,7 +2,7 @@
 
 require_relative "boot_signals"
 require_relative "native"
-require_relative "supervisor/application_loader"
+require_relative "rails/watch"
 require_relative "supervisor/ceiling_enforcer"
 require_relative "supervisor/certificate_watch"
 require_relative "supervisor/controller"
@@ -24,9 +24,10 @@ require_relative "worker"
 require_relative "worker/signal_queue"
 
 module Chaton
-  # The parent process: it loads the application once, forks workers, watches them, replaces those that die, and handles
-  # signals. It owns the listening sockets and has no Rust runtime, no client of any service and no second thread.
-  # docs/SIGNALS.md describes each signal, docs/FORK_SAFETY.md what is forked when.
+  # The parent process: it has workers forked by a preloader, which loads the application, watches them, replaces those
+  # that die, and handles signals. It owns the listening sockets and has no code of the application, no Rust runtime, no
+  # client of any service and no second thread. docs/SIGNALS.md describes each signal, docs/FORK_SAFETY.md what is
+  # forked when.
   class Supervisor
     # @param plan [Chaton::Config::Plan]
     # @param argv [Array<String>] the command line's arguments, needed to start again
@@ -39,22 +40,27 @@ module Chaton
 
     # @return [Integer] exit status
     def run
-      return PreloaderProcess.new(@plan, log: @log).run if PreloaderProcess.requested?
+      PreloaderProcess.requested? ? PreloaderProcess.fresh(@plan, log: @log).run : run_server
+    end
 
+    private
+
+    def run_server
       BootSignals.hold
-      boot
+      failed = boot and return failed
       start
       supervise
       finish
     rescue Chaton::Error, SignalException => e
       StartFailure.report(@resources&.fatal_logs || [@log], e)
     ensure
+      @forkers&.abort
       @resources&.release
     end
 
-    private
-
     # Everything that can fail for an external reason comes before the first worker.
+    #
+    # @return [Integer, nil] exit status when the application cannot be loaded, which has been reported
     def boot
       @resources = ProcessResources.new(@plan, argv: @argv, log: @log)
       free_children
@@ -62,13 +68,44 @@ module Chaton
       @memory = SharedMemory.create(@plan, WorkerSet.scoreboard_slots(@plan.workers))
       TicketHandover.take(@memory.scoreboard)
       @resources.admin.open(@memory.scoreboard)
-      @app = ApplicationLoader.new(@plan, log: @log).load if @plan.preload?
-      Native::Memory.release_main_stack unless @plan.preload?
-      @limits = limits
-      @resources.listen
-      @resources.hooks.run(:before_fork)
+      RailsWatch.prepare
+      Native::Memory.release_main_stack
+      @limits = MemoryLimits.read(@plan.memory, log: @log)
       Native.become_subreaper
+      @resources.listen do
+        failed = first_forker and return failed
+      end
       Telemetry::Title.supervisor(tag: @plan.tag, listen: @resources.listeners.addresses)
+      nil
+    end
+
+    # @return [Integer, nil] exit status when the application cannot be loaded
+    # @raise [ConfigError] when the loaded application alone is above a worker's ceiling
+    def first_forker
+      parts = { sockets: @resources.listeners.sockets, memory: @memory, log: @log, in_child: method(:become_worker) }
+      @forkers = Forkers.new(@plan, @resources.launch_command, **parts) do |child, reason, **how|
+        @worker_set.fork_failed(child, reason, **how)
+      end
+      @forker = @forkers.next
+      if @plan.preload?
+        ended = @forker.boot { |socket| become_preloader(socket) }
+        return status_of(ended) if ended
+
+        @limits.check(Native::Memory.process(@forker.pid)&.fetch(:pss), sharers: @plan.workers + 1)
+      else
+        @resources.hooks.run(:before_fork)
+      end
+      nil
+    end
+
+    # @param ended [Process::Status] of the process that should have loaded the application
+    # @return [Integer] exit status: its own, because it has reported why
+    def status_of(ended)
+      return ended.exitstatus if ended.exited?
+      raise SignalException, "SIGTERM" if ended.termsig == Signal.list.fetch("TERM")
+
+      raise AppLoadError, "the process that loads the application was #{WorkerReport.describe(ended)}; what it wrote " \
+                          "is above, and the kernel's log (dmesg) tells whether memory ran out"
     end
 
     # Of the children that hooks and the application fork from this process.
@@ -81,9 +118,8 @@ module Chaton
     end
 
     def start
-      @forkers = Forkers.new(@plan, @resources.launch_command, log: @log, in_child: method(:become_worker))
       jobs, batches = @memory.in_flight_table, @memory.batch_table
-      @worker_set = WorkerSet.new(@plan, forker: @forkers.first, scoreboard: @memory.scoreboard, log: @log,
+      @worker_set = WorkerSet.new(@plan, forker: @forker, scoreboard: @memory.scoreboard, log: @log,
                                          job_recovery: jobs && JobRecovery.new(jobs, log: @log),
                                          batch_deaths: batches && BatchDeaths.new(batches, log: @log))
       @monitor = MemoryMonitor.new(@worker_set, @limits, every_s: @plan.memory.check_every_s, parents: method(:parents))
@@ -103,16 +139,8 @@ module Chaton
 
     def controller
       ceilings = CeilingEnforcer.new(@worker_set, @limits, monitor: @monitor, scoreboard: @memory.scoreboard, log: @log)
-      Controller.new(@plan, worker_set: @worker_set, forkers: @forkers, memory: @memory, ceilings: ceilings,
-                            resources: @resources, certificate_watch: @certificate_watch, log: @log)
-    end
-
-    # @raise [ConfigError] when the loaded application alone is above a worker's ceiling
-    def limits
-      limits = MemoryLimits.read(@plan.memory, log: @log)
-      usage = Native::Memory.process(Process.pid) if @plan.preload?
-      limits.check(usage&.fetch(:pss), sharers: @plan.workers + 1)
-      limits
+      Controller.new(@plan, worker_set: @worker_set, forkers: @forkers, scoreboard: @memory.scoreboard,
+                            ceilings: ceilings, resources: @resources, certificate_watch: @certificate_watch, log: @log)
     end
 
     # Processes of the tree that are not workers.
@@ -137,9 +165,19 @@ module Chaton
 
     # Runs in a forked child. It closes the supervisor's descriptors first, so that the end of the supervisor can be
     # noticed.
+    #
+    # @return [Integer] exit status
+    def become_preloader(socket)
+      @resources.close_servers_in_child
+      process = PreloaderProcess.new(@plan, generation: @forker.generation, socket: socket,
+                                            logs: @resources.fatal_logs) { [@resources.listeners, @memory] }
+      process.run { @resources.forget_original }
+    end
+
+    # The same for a server without preload; never returns.
     def become_worker(child, channel)
       [@worker_set, @forkers, @resources].each(&:close_in_child)
-      context = Worker::ForkContext.new(plan: @plan, loaded: @plan.preload?, app: @app, log: @log, memory: @memory,
+      context = Worker::ForkContext.new(plan: @plan, loaded: false, log: @log, memory: @memory,
                                         sockets: @resources.listeners.sockets.values)
       Worker.live(context, index: child.index, scoreboard_slot: child.scoreboard_slot,
                            generation: child.forker.generation, channel: channel, inherited: @signals)

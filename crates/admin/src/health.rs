@@ -75,7 +75,7 @@ pub fn document(
     serde_json::to_string(&ServerReadiness { server, workers: workers.collect() })
 }
 
-/// Whether the supervisor reports. While it starts it loads the application and cannot.
+/// Whether the supervisor reports. While it starts it waits for the application and cannot.
 pub fn live(report: &TreeReport, silence: Duration, config: &Config) -> Liveness {
     let starting = report.state == ServerPhase::Starting;
     let limit = config.alive_timeout.filter(|limit| silence > *limit && !starting);

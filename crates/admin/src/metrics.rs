@@ -26,7 +26,7 @@ const ALL_OTHERS: &str = "other";
 /// Memory of one process in bytes; the exact figures are read less often.
 #[derive(Clone, Debug)]
 pub struct ProcessFigures {
-    /// `supervisor`, `admin`, or `worker` and its number.
+    /// `main`, `preloader`, `admin`, or `worker` and its number.
     pub name: String,
     /// Pages in memory.
     pub resident: u64,
@@ -348,7 +348,7 @@ pub fn sample() -> io::Result<String> {
     let report = TreeReport { workers: vec![entry], exits: exits.into(), ..TreeReport::default() };
     let mut scrape =
         Scrape::read(&report, &scoreboard, &["jobs", "streams", "web"].map(|role| (role, true)));
-    let names = ["main", "admin", "worker 0"].map(str::to_owned);
+    let names = ["main", "preloader", "admin", "worker 0"].map(str::to_owned);
     scrape.processes = names
         .map(|name| ProcessFigures { name, resident: 0, proportional: Some(0), private: Some(0) })
         .into();

@@ -30,6 +30,7 @@ impl ProcessReader {
         let own = Some(std::process::id()).filter(|pid| !known(*pid));
         let mut processes = vec![("main".to_owned(), report.pid)];
         processes.extend(own.map(|pid| ("admin".to_owned(), pid)));
+        processes.extend(report.preloaders.iter().map(|pid| ("preloader".to_owned(), *pid)));
         let workers = report.workers.iter();
         processes
             .extend(workers.filter_map(|one| Some((format!("worker {}", one.worker), one.pid?))));
@@ -64,7 +65,7 @@ impl ProcessReader {
     }
 }
 
-/// A worker that is replaced and its successor have the same name, and are added up. A sum of exact
+/// A worker that is replaced and its successor have the same name, as have two preloaders, and are added up. A sum of exact
 /// figures is missing until all of them have been read.
 fn sums(figures: impl Iterator<Item = ProcessFigures>) -> Vec<ProcessFigures> {
     let mut sums = BTreeMap::<String, ProcessFigures>::new();

@@ -94,6 +94,9 @@ pub struct TreeReport {
     pub deaths: Vec<Death>,
     /// Process id of the supervisor, or of the only process.
     pub pid: u32,
+    /// Process ids of the preloaders, which have loaded the application and fork workers.
+    #[serde(default)]
+    pub preloaders: Vec<u32>,
 }
 
 /// A worker that is replaced and its successor have the same number. Of these, the last one that is

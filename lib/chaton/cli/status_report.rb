@@ -57,7 +57,7 @@ module Chaton
       def head
         state = @status["ready"] == false && @status["state"] == "running" ? "running, not ready" : @status["state"]
         facts = [@status["tag"], @status["environment"], state, "pid #{@status["pid"]}",
-                 "up #{duration(@status["uptime_s"])}"]
+                 *@status["preloaders"]&.map { |pid| "preloader #{pid}" }, "up #{duration(@status["uptime_s"])}"]
         listen = Array(@status["listen"])
         @head ||= ["chaton #{@status["version"]}  #{facts.compact.join("  ")}",
                    *("listening on #{listen.join(" ")}" unless listen.empty?)].join("\n")

@@ -9,7 +9,8 @@ module Chaton
 
       ALL = [
         Hook.new(:before_fork, [],
-                 "In the main process, once, after the application was loaded and before the first worker is forked."),
+                 "Once, before the first worker is forked, in the process that forks: with preload the preloader, " \
+                 "which has loaded the application, without it the main process."),
         Hook.new(:on_worker_boot, %i[before_worker_boot],
                  "In each worker, before it serves; gets the worker's index. Open connections and start threads here."),
         Hook.new(:warm_up, [],
@@ -19,11 +20,12 @@ module Chaton
         Hook.new(:on_worker_shutdown, %i[before_worker_shutdown],
                  "In each worker, after its last request; gets the worker's index."),
         Hook.new(:after_booted, %i[on_booted],
-                 "In the main process, when the server is ready for the first time. An error is logged only."),
+                 "In the main process, when the server is ready for the first time. With workers that process has no " \
+                 "code of the application; require what the hook needs. An error is logged only."),
         Hook.new(:after_stopped, %i[on_stopped],
-                 "In the main process, after a graceful stop. An error is logged only."),
+                 "In the main process, like after_booted, after a graceful stop. An error is logged only."),
         Hook.new(:on_restart, %i[before_restart],
-                 "In the main process, before it starts the program again in place (SIGUSR2).")
+                 "In the main process, like after_booted, before it starts the program again in place (SIGUSR2).")
       ].freeze
 
       # Answers a request whose application raised: a block of up to three arguments (error, env, status) that

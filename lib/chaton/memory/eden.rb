@@ -59,7 +59,8 @@ module Chaton
         missing = slots - room
         return if missing < slots * (1 - ENOUGH)
 
-        fill(missing)
+        # The slots that are free are filled first.
+        fill(slots)
         # The new objects are dead before they become old.
         GC.start
         @log.debug("the heap was grown", slots: missing)

@@ -11,6 +11,8 @@ module Chaton
     class LaunchSettings
       # Variables of the heap.
       HEAP = /\ARUBY_GC_/
+      # Ruby 3.1 makes all pages of the first size when it starts.
+      AT_ONCE = "RUBY_GC_HEAP_INIT_SLOTS"
 
       # @return [Allocator::Choice]
       attr_reader :allocator
@@ -22,11 +24,13 @@ module Chaton
       # @param settings [Object] the settings of `memory { }`
       # @param cache [HeapCache]
       # @param env [Hash{String=>String}] as the user set it
+      # @param loads [Boolean] whether the process loads the application itself
       # @param allocator [Allocator]
-      def initialize(settings, cache:, env:, allocator: Allocator.new(settings.allocator, env: env))
+      def initialize(settings, cache:, env:, loads: true, allocator: Allocator.new(settings.allocator, env: env))
         @env = env
         @cache = cache
         @entry = cache.read
+        @loads = loads
         @allocator = allocator.choice
         @heap = Heap.shape(ruby, Heap::Intent.of(settings), @entry&.reading)
       end
@@ -34,6 +38,7 @@ module Chaton
       # @return [Hash{String=>String}] variables to set; empty if nothing has to change
       def variables
         heap = @heap.env.reject { |name, value| left_alone.include?(name) || @env[name] == value }
+        heap.delete(AT_ONCE) unless @loads
         { **preload, **@allocator.env, **heap }
       end
 

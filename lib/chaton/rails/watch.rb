@@ -8,6 +8,14 @@ module Chaton
     NAME = Module.instance_method(:name)
     private_constant :NAME
 
+    # Ruby rewrites all code that is loaded when such a TracePoint is enabled for the first time. Here that happens in a
+    # process that others are forked from, so that they share what was rewritten.
+    def self.prepare
+      trace = TracePoint.new(:class) { nil }
+      trace.enable
+      trace.disable
+    end
+
     # @yield loads the application
     def self.during
       trace = TracePoint.new(:class) do |point|

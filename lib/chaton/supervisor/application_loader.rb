@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../memory/eden"
 require_relative "../memory/settle"
 require_relative "../service/code"
 
@@ -17,6 +18,8 @@ module Chaton
       def load
         app = Service::Code.load(@plan, @plan.roles_by_worker.flatten.uniq, log: @log, forks: true)
         Memory::Settle.new(@plan, log: @log).call
+        # Once, where the workers would each do it.
+        Memory::Eden.new(@plan, log: @log).grow
         warn_of_threads
         app
       end

@@ -8,15 +8,17 @@ module Chaton
     # The line that greets people in development and at a terminal: what runs, and where.
     module Banner
       # @param addresses [Array<String>] of the listening sockets
+      # @param pool_size [Integer, nil] of ActiveRecord's connection pool
       # @return [String] "Chaton 0.2 · threads 1–5 (ActiveRecord's pool) · http://localhost:3000"
-      def self.text(plan, addresses)
+      def self.text(plan, addresses, pool_size)
         workers = "#{plan.workers} worker#{"s" if plan.workers > 1}" if plan.workers.positive?
-        ["Chaton #{VERSION}", workers, threads(plan), jobs(plan), streams(plan), *addresses.map { |one| url(one) }.uniq]
+        ["Chaton #{VERSION}", workers, threads(plan, pool_size), jobs(plan), streams(plan),
+         *addresses.map { |one| url(one) }.uniq]
           .compact.join(" · ")
       end
 
-      def self.threads(plan)
-        max, limited = ActiveRecordPool.threads_max(plan, ActiveRecordPool.size)
+      def self.threads(plan, pool_size)
+        max, limited = ActiveRecordPool.threads_max(plan, pool_size)
         of_pool = " (ActiveRecord's pool)" if limited && !plan.threads_max_given?
         "threads #{[plan.threads_min, max].uniq.join("–")}#{of_pool}"
       end

@@ -29,10 +29,10 @@ module Chaton
         reload if @listeners.certificates_changed?
       end
 
-      # Reads the files, and has the preloaders read them.
+      # Reads the files, and has the preloaders read them and open their output files again.
       def reload
         @listeners.reload_certificates
-        @forkers.reload_certificates
+        @forkers.reload
       end
     end
   end

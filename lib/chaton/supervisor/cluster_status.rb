@@ -9,9 +9,11 @@ module Chaton
     # worker is asked.
     class ClusterStatus
       # @param scoreboard [#read]
-      def initialize(plan, scoreboard, ceilings)
+      # @param forkers [#pids]
+      def initialize(plan, scoreboard, forkers, ceilings)
         @plan = plan
         @scoreboard = scoreboard
+        @forkers = forkers
         @ceilings = ceilings
         @readiness = Readiness.new(plan, scoreboard)
         @started_at_s = EventLoop.now_s
@@ -27,7 +29,7 @@ module Chaton
         {
           pid: Process.pid, mode: "cluster", state: state, **readiness, tag: @plan.tag, environment: @plan.environment,
           uptime_s: (now_s - @started_at_s).round(3), listen: listen, restart: restart, store: @plan.jobs&.store_shown,
-          memory: @ceilings.to_h(now_s),
+          memory: @ceilings.to_h(now_s), preloaders: @forkers.pids,
           workers: children.map { |child, reasons| worker(child, reasons, now_s) },
           given_up: worker_set.worker_slots.filter_map { |slot| given_up(slot) if slot.given_up },
           topics: @scoreboard.topics
@@ -39,9 +41,10 @@ module Chaton
         workers = worker_set.children.map do |child|
           { worker: child.index, slot: child.scoreboard_slot, pid: child.pid, state: child.state, roles: child.roles }
         end
-        given_up = worker_set.worker_slots.select(&:given_up)
-        { state: state, pid: Process.pid, workers: workers, exits: worker_set.exits, deaths: worker_set.deaths,
-          given_up: given_up.map { |slot| { worker: slot.index, roles: @plan.roles_of(slot.index) } } }
+        given_up = worker_set.worker_slots.select(&:given_up).map(&:index)
+        { state: state, pid: Process.pid, preloaders: @forkers.pids, workers: workers, exits: worker_set.exits,
+          deaths: worker_set.deaths,
+          given_up: given_up.map { |index| { worker: index, roles: @plan.roles_of(index) } } }
       end
 
       private

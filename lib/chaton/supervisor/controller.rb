@@ -22,17 +22,17 @@ module Chaton
       # @return [Integer]
       attr_reader :exit_status
 
-      def initialize(plan, worker_set:, forkers:, memory:, ceilings:, resources:, certificate_watch:, log:)
+      def initialize(plan, worker_set:, forkers:, scoreboard:, ceilings:, resources:, certificate_watch:, log:)
         @plan = plan
         @worker_set = worker_set
         @forkers = forkers
-        @memory = memory
+        @scoreboard = scoreboard
         @ceilings = ceilings
         @resources = resources
         @certificate_watch = certificate_watch
         @log = log
         @quiet_mode = QuietMode.new(worker_set)
-        @status = ClusterStatus.new(plan, memory.scoreboard, ceilings)
+        @status = ClusterStatus.new(plan, scoreboard, forkers, ceilings)
         @state = :starting
         @restart_again = false
         @exit_status = 0
@@ -93,7 +93,7 @@ module Chaton
         # New workers are meant to work.
         @quiet_mode.end
         @resources.services.restart
-        target = @forkers.next(@resources.listeners.sockets, @memory, &@worker_set.method(:fork_failed))
+        target = @forkers.next.start
         @phased_restart = PhasedRestart.new(@worker_set, target, log: @log, first: @ceilings.method(:above_soft?)) do
           @resources.ready(**facts)
         end
@@ -155,7 +155,7 @@ module Chaton
       # Moves on after events; called after every turn of the event loop.
       def update
         keep_below_ceilings unless over?
-        return if over?
+        return retire_forkers if over?
 
         @quiet_mode.signal_new_workers
         load_without_compaction
@@ -179,12 +179,12 @@ module Chaton
       def become_ready
         @state = :running
         @resources.ready(**facts)
-        @resources.greet
+        @resources.greet(@worker_set.forker.pool_size)
         @resources.hooks.run_all(:after_booted)
       end
 
       def accepting?
-        @worker_set.children.any? { |child| @memory.scoreboard.read(child.scoreboard_slot).fetch(:accepting, false) }
+        @worker_set.children.any? { |child| @scoreboard.read(child.scoreboard_slot).fetch(:accepting, false) }
       end
 
       # A crashed worker's successors are forked from memory in which no object was moved.
@@ -225,9 +225,11 @@ module Chaton
         end
         @worker_set.stop(at_once: at_once)
         @resources.services.stop(at_once: at_once)
-        @forkers.retire
+        retire_forkers
         nil
       end
+
+      def retire_forkers = @forkers.retire(workers: @worker_set.children.any?)
     end
   end
 end

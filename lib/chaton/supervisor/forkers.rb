@@ -5,46 +5,46 @@ require_relative "preloader"
 
 module Chaton
   class Supervisor
-    # Makes the forker of each generation of the code: the supervisor itself for the code that it has loaded (and always
-    # without preload, where each worker loads the code), a preloader for code that came later. At most one preloader is
-    # in use; during a phased restart the old one stays until it is clear which of the two is kept. A source of the
-    # event loop.
+    # Makes the forker of each generation of the code: a preloader, or without preload the supervisor itself. At most
+    # one preloader is in use; during a phased restart the old one stays until it is clear which of the two is kept. A
+    # source of the event loop.
     class Forkers
       # @return [Boolean] whether the next generations may compact the heap
       attr_accessor :compact
 
+      # @param sockets [Hash{String=>IO}] listening sockets by bind, as {Listeners} fills it
+      # @param memory [SharedMemory]
       # @param in_child [Proc] see {InProcessForker#initialize}
-      def initialize(plan, launch_command, log:, in_child:)
+      # @yield [child, reason, refused:] a worker that will never be forked
+      def initialize(plan, launch_command, sockets:, memory:, log:, in_child:, &fork_failed)
         @plan = plan
         @launch_command = launch_command
+        @sockets = sockets
+        @memory = memory
         @log = log
         @in_child = in_child
-        @generation = 0
+        @fork_failed = fork_failed
+        @generation = -1
         @compact = true
         @preloaders = []
       end
 
-      # @return [InProcessForker] of generation 0
-      def first = InProcessForker.new(&@in_child)
-
-      # The forker of the next generation.
+      # The forker of the next generation, which has not been started.
       #
-      # @param sockets [Hash{String=>IO}]
-      # @yield [child, reason, refused:] a worker that will never be forked
       # @return [Preloader, InProcessForker]
-      def next(sockets, memory, &fork_failed)
+      def next
         @generation += 1
         return InProcessForker.new(generation: @generation, &@in_child) unless @plan.preload?
 
-        preloader = Preloader.new(@launch_command, generation: @generation, sockets: sockets, memory: memory,
+        preloader = Preloader.new(@launch_command, generation: @generation, sockets: @sockets, memory: @memory,
                                                    load_timeout_s: @plan.boot_timeout_s, compact: @compact,
-                                                   log: @log, &fork_failed)
+                                                   log: @log, &@fork_failed)
         @preloaders << preloader
-        preloader.start
+        preloader
       end
 
-      # Has preloaders read the files of certificates again.
-      def reload_certificates = @preloaders.each(&:reload_certificates)
+      # Has preloaders open output files and read the files of certificates again.
+      def reload = @preloaders.each(&:reload)
 
       # @return [Boolean] whether a preloader's process may still exist
       def alive? = @preloaders.any?(&:alive?)
@@ -73,7 +73,12 @@ module Chaton
       end
 
       # Ends every preloader.
-      def retire = @preloaders.each(&:retire)
+      #
+      # @param workers [Boolean] whether there are workers, whose ends those that are ready will publish
+      def retire(workers:) = @preloaders.each { |preloader| preloader.retire unless workers && preloader.ready? }
+
+      # Ends every preloader of a server that does not start.
+      def abort = @preloaders.each(&:abort)
 
       # Closes the supervisor's descriptors in a forked child.
       def close_in_child = @preloaders.each(&:close_in_child)

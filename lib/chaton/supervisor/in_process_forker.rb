@@ -5,10 +5,9 @@ require_relative "event_loop"
 
 module Chaton
   class Supervisor
-    # Forks workers from the supervisor itself, with the code that it has loaded (or with none, when every worker loads
-    # the code). It has the interface of {Preloader}.
+    # Forks workers from the supervisor itself, where each of them loads the code. It has the interface of {Preloader}.
     class InProcessForker
-      # @return [Integer] 0 for the code loaded at boot
+      # @return [Integer] 0 for the workers of the boot
       attr_reader :generation
 
       # @yield runs in the forked child, gets the {Child} and its end of the channel, and never returns
@@ -27,15 +26,22 @@ module Chaton
       end
 
       # There is nothing to load.
+      def start = self
+
       def ready? = true
 
       def dead? = false
 
       def reason = nil
 
+      def pool_size = nil
+
       def kill; end
 
       def retire; end
+
+      # The application, whose subscribers would be told, is not loaded here.
+      def worker_ended(_payload); end
     end
   end
 end

@@ -21,17 +21,28 @@ module Chaton
         @inherited = inherited
         @sockets = {}
         @inodes = {}
+        @new = []
         @owner = Process.pid
       end
 
       # @return [Hash{String=>TCPServer, UNIXServer}] by bind
       attr_reader :sockets
 
-      # Opens all sockets.
+      # Opens all sockets: clients can connect.
+      #
+      # @param last [Boolean] see {#bind}
+      # @raise [BindError]
+      def open(last: true)
+        bind(last: last)
+        listen
+      end
+
+      # Takes the addresses. Clients of a new TCP socket are refused until {#listen}; a Unix socket listens at once,
+      # because one that refuses looks like the remains of a killed server.
       #
       # @param last [Boolean] whether no other binds follow: inherited sockets that nobody has taken are closed
       # @raise [BindError] naming the bind that failed, or the file of a certificate
-      def open(last: true)
+      def bind(last: true)
         check_certificates
         @binds.each { |bind| @sockets[bind.to_s] = take_over(bind) || bind_anew(bind) }
         @sockets.each_value { |socket| @inodes[socket] = inode(socket) if socket.is_a?(UNIXServer) }
@@ -41,6 +52,13 @@ module Chaton
           @log.warn("an inherited socket is closed: no bind names it", address: address(socket))
           socket.close
         end
+      end
+
+      # Lets clients connect.
+      #
+      # @raise [BindError]
+      def listen
+        @new.each { |bind, socket| naming(bind) { socket.listen(bind.backlog || BACKLOG) } }
       end
 
       # Takes over inherited sockets and binds nothing; for a preloader.
@@ -142,6 +160,9 @@ module Chaton
 
         # A successor may have made a file of that name.
         File.unlink(socket.path) if @inodes[socket] && @inodes[socket] == inode(socket)
+      rescue Errno::ENOTCONN
+        # It has not begun to listen.
+        nil
       rescue SystemCallError => e
         @log.exception(e, "a listening socket cannot be shut down", address: address(socket))
       ensure
@@ -158,7 +179,11 @@ module Chaton
       def take_over(bind) = @inherited.passed(bind) || @inherited.from_service_manager(bind)
 
       def bind_anew(bind)
-        bind.scheme == "unix" ? unix(bind) : tcp(bind)
+        naming(bind) { bind.scheme == "unix" ? unix(bind) : tcp(bind).tap { |socket| @new << [bind, socket] } }
+      end
+
+      def naming(bind)
+        yield
       rescue Errno::EADDRINUSE
         raise BindError, "#{bind} #{in_use(bind)}"
       rescue Errno::EACCES, Errno::EPERM
@@ -168,16 +193,32 @@ module Chaton
       end
 
       def in_use(bind)
-        own = @binds.find { |one| bind.port && one.port == bind.port && @sockets.key?(one.to_s) }
+        own = @binds.find { |one| bind.port && one.port == bind.port && !one.equal?(bind) }
         return "is in use by another process; stop that one or choose another bind (-b)" unless own
 
         "has the same port as #{own}; each -b, -p and `bind` adds an address, so remove one of the two"
       end
 
+      # The first address of the host that this machine has.
       def tcp(bind)
-        server = TCPServer.new(bind.host.delete("[]"), bind.port)
-        server.listen(bind.backlog || BACKLOG)
-        server
+        found = Addrinfo.getaddrinfo(bind.host.delete("[]"), bind.port, nil, :STREAM, nil, Socket::AI_PASSIVE)
+        begin
+          tcp_server(found.shift)
+        rescue SystemCallError
+          found.empty? ? raise : retry
+        end
+      end
+
+      # TCPServer.new would listen.
+      def tcp_server(address)
+        socket = Socket.new(address.pfamily, :STREAM)
+        socket.setsockopt(:SOCKET, :REUSEADDR, true)
+        socket.bind(address)
+        socket.autoclose = false
+        TCPServer.for_fd(socket.fileno)
+      rescue SystemCallError
+        socket&.close
+        raise
       end
 
       def unix(bind)

@@ -2,32 +2,37 @@
 
 require "json"
 require "socket"
+require_relative "../errors"
 require_relative "../version"
+require_relative "../worker/forked_child"
 require_relative "event_loop"
 
 module Chaton
   class Supervisor
-    # The supervisor's handle of a *preloader*: a fresh process that has loaded the code now on disk and forks workers
-    # from it on command.
+    # The supervisor's handle of a *preloader*: a process that has loaded the application and forks workers from it on
+    # command. The first one is forked from the supervisor, which has no application; a later one is a fresh process
+    # with the code now on disk.
     #
     # One SEQPACKET socket connects the two, with one JSON message per packet:
     #
     #   → {"fork":SERIAL,"index":I,"scoreboard_slot":S}  with the worker's end of its channel (SCM_RIGHTS)
-    #   → {"certificates":true}                          their files have changed
-    #   ← {"loaded":true} | {"failed":"reason"}          once
+    #   → {"reload":true}                                open output files and read certificates again
+    #   → {"ended":{…}}                                  a worker has ended: the payload of restart.chaton
+    #   ← {"loaded":true,"pool":N} | {"failed":"reason"} once; the size of ActiveRecord's pool, or null
     #   ← {"forked":SERIAL,"pid":PID} | {"refused":SERIAL,"reason":"why"}  for each
     #
     # The preloader forks twice and the process in between exits, so that the kernel makes the worker a child of the
-    # supervisor, which is a subreaper: all workers are its direct children. See docs/FORK_SAFETY.md.
+    # supervisor, which is a subreaper: all workers are its direct children. See docs/FORK_SAFETY.md. It exits when it
+    # has read the last message of a closed socket.
     #
-    # A preloader that dies is started again when the next worker is needed.
+    # A preloader that dies is started again, as a fresh process, when the next worker is needed.
     class Preloader
       # The environment variable of a preloader's process; JSON: the supervisor's version of Chaton, generation, whether
       # the preloader may compact the heap, and the descriptors of the socket and of the shared memory.
       VARIABLE = "CHATON_PRELOADER"
       # A longer message is a bug.
       MESSAGE_BYTES_MAX = 65_536
-      # Seconds that a retired preloader may take to exit.
+      # Seconds that a preloader may take to exit.
       KILL_GRACE_S = 5.0
 
       # @return [Integer]
@@ -38,6 +43,8 @@ module Chaton
       attr_reader :pid
       # @return [Float, nil] (monotonic s)
       attr_reader :due_at
+      # @return [Integer, nil] size of ActiveRecord's connection pool in the application that it has loaded
+      attr_reader :pool_size
 
       # @param sockets [Hash{String=>IO}] listening sockets by bind
       # @yield [child, reason, refused:] a worker that will never be forked; see {WorkerSet#fork_failed}
@@ -57,13 +64,32 @@ module Chaton
         @retired = false
       end
 
-      # Starts the process.
+      # Forks the first process and waits until it has loaded the application, however long that takes: whoever starts
+      # the server sees that it goes on.
+      #
+      # @yield in the process, gets its end of the socket and returns its exit status
+      # @return [Process::Status, nil] how it ended instead
+      # @raise [Chaton::Error] when the system refuses the fork
+      def boot
+        theirs = connect
+        @pid = Worker::ForkedChild.ours do
+          fork do
+            @io.close
+            exit(yield(theirs))
+          end
+        end
+        theirs.close
+        readable while !ready? && !@io.closed? && @io.wait_readable
+        ready? ? nil : reap
+      rescue SystemCallError => e
+        raise Error, "the process that loads the application cannot be forked: #{e.message}"
+      end
+
+      # Starts a fresh process.
       #
       # @return [Preloader] self
       def start
-        @io, theirs = UNIXSocket.pair(:SEQPACKET)
-        @state = :loading
-        @reason = nil
+        theirs = connect
         @due_at = EventLoop.now_s + @load_timeout_s
         descriptors = @memory.descriptors
         @pid = @launch_command.spawn(@sockets, ios: [theirs, *descriptors.values.map { |fd| shared_io(fd) }],
@@ -85,13 +111,14 @@ module Chaton
         request_forks if ready?
       end
 
-      # Has it read the files of certificates again. One that is still loading reads them when it begins to serve.
-      def reload_certificates
-        @io.sendmsg_nonblock(JSON.generate({ certificates: true }), exception: false) unless dead?
-      rescue SystemCallError, IOError
-        # It is dying.
-        nil
-      end
+      # Has it open its output files and read the files of certificates again. One that is still loading does it when it
+      # begins to serve.
+      def reload = tell({ reload: true })
+
+      # Has it publish the end of a worker, for subscribers of the application.
+      #
+      # @param payload [Hash{Symbol=>Object}]
+      def worker_ended(payload) = tell({ ended: payload })
 
       def ready? = @state == :ready
 
@@ -105,8 +132,19 @@ module Chaton
 
         @retired = true
         @due_at = EventLoop.now_s + KILL_GRACE_S if @pid
-        signal("TERM")
+        ask_to_exit
         fail_forks("its preloader was retired")
+      end
+
+      # Ends it when the server does not start.
+      def abort
+        return unless @pid
+
+        ask_to_exit
+        deadline_s = EventLoop.now_s + KILL_GRACE_S
+        readable while !@io.closed? && @io.wait_readable([deadline_s - EventLoop.now_s, 0].max)
+        kill
+        reap
       end
 
       def kill
@@ -163,6 +201,38 @@ module Chaton
 
       private
 
+      # @return [UNIXSocket] the process's end
+      def connect
+        @io, theirs = UNIXSocket.pair(:SEQPACKET)
+        @state = :loading
+        @reason = nil
+        theirs
+      end
+
+      # @return [Process::Status]
+      def reap
+        _, status = Process.wait2(@pid)
+        @pid = nil
+        die("it ended")
+        status
+      end
+
+      # One that is loading does not read its socket, one that serves ignores the signal.
+      def ask_to_exit
+        @io&.close_write unless @io&.closed?
+        signal("TERM")
+      rescue SystemCallError
+        # It has ended.
+        nil
+      end
+
+      def tell(message)
+        @io.sendmsg_nonblock(JSON.generate(message), exception: false) unless dead?
+      rescue SystemCallError, IOError
+        # It is dying.
+        nil
+      end
+
       def shared_io(descriptor) = IO.for_fd(descriptor, autoclose: false)
 
       def variables(socket, descriptors)
@@ -172,7 +242,7 @@ module Chaton
 
       def take(message)
         case message
-        in { loaded: true } then loaded
+        in { loaded: true, pool: } then loaded(pool)
         in { failed: String => reason } then @reason = reason
         in { forked: Integer => serial, pid: Integer => pid }
           @requested.delete(serial)&.forked(pid, EventLoop.now_s)
@@ -182,12 +252,14 @@ module Chaton
         end
       end
 
-      def loaded
+      def loaded(pool)
         return unless @state == :loading
 
         @state = :ready
+        @pool_size = pool
+        # The first one has no due time: that the server is ready is reported by others.
+        @log.info("preloader ready", generation: @generation, pid: @pid) if @due_at
         @due_at = nil
-        @log.info("preloader ready", generation: @generation, pid: @pid)
         request_forks
       end
 
@@ -200,8 +272,8 @@ module Chaton
       def request_fork(child, theirs)
         @requested[@serial += 1] = child
         message = { fork: @serial, index: child.index, scoreboard_slot: child.scoreboard_slot }
-        @io.sendmsg(JSON.generate(message), 0, nil, Socket::AncillaryData.unix_rights(theirs))
-      rescue Errno::ENOMEM, Errno::ENOBUFS, Errno::ETOOMANYREFS => e
+        @io.sendmsg_nonblock(JSON.generate(message), 0, nil, Socket::AncillaryData.unix_rights(theirs))
+      rescue Errno::EAGAIN, Errno::ENOMEM, Errno::ENOBUFS, Errno::ETOOMANYREFS => e
         take({ refused: @serial, reason: e.message })
       rescue SystemCallError, IOError
         # It is dying. The kernel reports its end, and then this fork fails.

@@ -2,8 +2,11 @@
 
 require "json"
 require "socket"
+require_relative "../rails/active_record_pool"
 require_relative "../boot_signals"
 require_relative "../errors"
+require_relative "../rails/notifications"
+require_relative "../telemetry/redirect"
 require_relative "../telemetry/title"
 require_relative "../worker"
 require_relative "../worker/hooks"
@@ -11,6 +14,7 @@ require_relative "application_loader"
 require_relative "listeners"
 require_relative "preloader"
 require_relative "shared_memory"
+require_relative "start_failure"
 require_relative "worker_report"
 
 module Chaton
@@ -18,90 +22,135 @@ module Chaton
     # Runs inside a preloader: loads the code, reports it, then forks a worker for each message until the supervisor
     # closes the socket. {Preloader} documents the protocol. It has no engine, no thread and no event loop.
     class PreloaderProcess
-      # @return [Boolean] whether this process was started as a preloader
-      def self.requested? = ENV.key?(Preloader::VARIABLE)
+      class << self
+        # @return [Boolean] whether this process was started as a preloader
+        def requested? = ENV.key?(Preloader::VARIABLE)
 
-      # @param plan [Chaton::Config::Plan] the new one
-      def initialize(plan, log:)
-        @log = log
-        settings = JSON.parse(ENV.delete(Preloader::VARIABLE), symbolize_names: true)
-        @plan = settings.fetch(:compact) ? plan : without_compaction(plan)
-        @version = settings[:version]
-        @generation = settings.fetch(:generation)
-        @socket = UNIXSocket.for_fd(settings.fetch(:socket))
-        @socket.close_on_exec = true
-        @descriptors = settings.fetch(:memory)
+        # The preloader in a fresh process.
+        #
+        # @param plan [Chaton::Config::Plan] the new one
+        # @return [PreloaderProcess]
+        def fresh(plan, log:)
+          settings = JSON.parse(ENV.delete(Preloader::VARIABLE), symbolize_names: true)
+          plan = without_compaction(plan) unless settings.fetch(:compact)
+          socket = UNIXSocket.for_fd(settings.fetch(:socket))
+          socket.close_on_exec = true
+          new(plan, generation: settings.fetch(:generation), socket: socket, logs: [log]) do
+            check(settings[:version], plan)
+            [Listeners.new(plan.binds, log: log).tap(&:inherit), SharedMemory.open(**settings.fetch(:memory))]
+          end
+        end
+
+        private
+
+        def without_compaction(plan) = plan.with(memory: plan.memory.dup.tap { |memory| memory.compact = false })
+
+        # Messages between the supervisor and its workers, like the shared memory, are those of one version.
+        def check(version, plan)
+          if version != VERSION
+            raise ConfigError, "the new code has Chaton #{VERSION} and the running server #{version}; " \
+                               "restart the server in full (SIGUSR2, `chaton restart --full`)"
+          end
+          raise ConfigError, "preload is off in the new configuration; restart in full (SIGUSR2)" unless plan.preload?
+        end
       end
 
+      # @param generation [Integer] 0 for the code loaded at boot
+      # @param socket [UNIXSocket] to the supervisor
+      # @param logs [Array<Telemetry::Log>] where it is reported that the code cannot be loaded; the first gets the rest
+      # @yieldreturn [Array(Listeners, SharedMemory)] what the workers get from the supervisor
+      def initialize(plan, generation:, socket:, logs:, &inherited)
+        @plan = plan
+        @generation = generation
+        @socket = socket
+        @log = logs.first
+        @logs = logs
+        @inherited = inherited
+      end
+
+      # @param forget [Proc, nil] in the first preloader: closes what is needed only until the code is loaded
       # @return [Integer] exit status
-      def run
+      def run(&forget)
+        @forget = forget
         Telemetry::Title.preloader(generation: @generation, tag: @plan.tag)
-        # The supervisor handles the terminal's Ctrl-C.
-        trap("INT", "IGNORE")
-        trap("TERM") { exit!(0) }
+        # The supervisor handles the terminal's Ctrl-C. A program that is started here does not inherit a block.
+        trap("INT") { nil }
         free_children
         @context = context
         Worker::Hooks.new(@plan.hooks, log: @log).run(:before_fork)
-        report(loaded: true)
+        forget&.call
+        ignore_stops
+        report(loaded: true, pool: ActiveRecordPool.size)
         serve
         0
       rescue Chaton::Error => e
-        refuse(e.message)
+        refuse(e)
       end
 
-      # Reports that there will be no new generation.
+      # Reports that there will be no workers with this code.
       #
+      # @param error [Chaton::Error]
       # @return [Integer] exit status
-      def refuse(reason)
-        @log.error("preloader cannot serve", generation: @generation, reason: reason)
-        report(failed: reason)
-        1
+      def refuse(error)
+        what = @forget ? "cannot start" : "the new code cannot serve"
+        report(failed: error.message)
+        StartFailure.report(@logs, error, what)
       end
 
       private
 
       # Of the children that hooks and the application fork from this process.
       def free_children
-        Worker::ForkedChild.prepare([*BootSignals::NAMES, "INT", "TERM"]) do
+        Worker::ForkedChild.prepare([*BootSignals::NAMES, "INT", "TERM", "QUIT"]) do
           @socket.close
           @listeners&.close
+          @forget&.call
         end
       end
 
-      def without_compaction(plan) = plan.with(memory: plan.memory.dup.tap { |memory| memory.compact = false })
-
-      # Messages between the supervisor and its workers, like the shared memory, are those of one version.
-      def check_version
-        return if @version == VERSION
-
-        raise ConfigError, "the new code has Chaton #{VERSION} and the running server #{@version}; " \
-                           "restart the server in full (SIGUSR2, `chaton restart --full`)"
+      # A service manager may send TERM to all processes at once, and a terminal QUIT; the closed socket ends this one.
+      # A worker that does not handle them yet has nothing to finish.
+      def ignore_stops
+        own = Process.pid
+        %w[TERM QUIT].each { |name| trap(name) { exit!(0) unless Process.pid == own } }
       end
 
       def context
-        check_version
-        raise ConfigError, "preload is off in the new configuration; restart in full (SIGUSR2)" unless @plan.preload?
-
-        @listeners = Listeners.new(@plan.binds, log: @log)
-        @listeners.inherit
+        @listeners, memory = @inherited.call
         Worker::ForkContext.new(plan: @plan, loaded: true, app: ApplicationLoader.new(@plan, log: @log).load,
-                                sockets: @listeners.sockets.values, memory: SharedMemory.open(**@descriptors),
-                                log: @log)
+                                sockets: @listeners.sockets.values, memory: memory, log: @log)
       end
 
-      # Returns when the supervisor has ended, which closes its end of the socket.
+      # Returns when the supervisor has closed its end of the socket, or has ended.
       def serve
         loop do
           bytes, _address, _flags, *controls = @socket.recvmsg(Preloader::MESSAGE_BYTES_MAX, scm_rights: true)
           return if bytes.nil? || bytes.empty?
 
           message = JSON.parse(bytes, symbolize_names: true)
-          next @listeners.reload_certificates if message[:certificates]
+          next reload if message[:reload]
+          next publish(message[:ended]) if message[:ended]
 
           channel = controls.flat_map { |control| control.unix_rights || [] }.first
           fork_twice(message, channel)
           channel&.close
         end
+      end
+
+      # For workers that are forked later.
+      def reload
+        @listeners.reload_certificates
+        Telemetry::Redirect.of(@plan.stdout_redirect).reopen
+      rescue SystemCallError => e
+        @log.exception(e, "an output file cannot be reopened; new workers write to the old file")
+      end
+
+      # @param payload [Hash{Symbol=>Object}]
+      def publish(payload)
+        notifications = Notifications.of(@log)
+        return unless notifications&.wanted?("restart.chaton")
+
+        notifications.publish("restart.chaton", { **payload, roles: payload.fetch(:roles).map(&:to_sym) })
       end
 
       # The process in between reports the worker's pid and exits; then the kernel makes the worker a child of the

@@ -78,8 +78,13 @@ module Chaton
 
       # Opens the listening sockets.
       #
+      # @yield before clients can connect to those that are new
       # @raise [BindError]
-      def listen = @listeners.open
+      def listen
+        @listeners.bind
+        yield if block_given?
+        @listeners.listen
+      end
 
       # @param controller [Controller, SingleController] carries out the commands, see {ControlCommands}
       def open_control_socket(controller)
@@ -98,7 +103,7 @@ module Chaton
       #
       # @param fields [Hash{Symbol=>Object}] for the log
       def ready(**fields)
-        @redirect.forget_original
+        forget_original
         addresses = @listeners.addresses.join(" ")
         listen = { listen: addresses, admin: @admin.addresses.join(" ") }.reject { |_, text| text.empty? }
         @log.info("ready", **listen, environment: @plan.environment, **fields)
@@ -108,8 +113,10 @@ module Chaton
       end
 
       # The same for people, once.
-      def greet
-        @log.plain(Banner.text(@plan, @listeners.addresses)) if @plan.development? || @log.terminal?
+      #
+      # @param pool_size [Integer, nil] of ActiveRecord's connection pool
+      def greet(pool_size)
+        @log.plain(Banner.text(@plan, @listeners.addresses, pool_size)) if @plan.development? || @log.terminal?
       end
 
       # @return [Boolean] false when no output is redirected
@@ -154,9 +161,17 @@ module Chaton
         @pidfile&.remove
       end
 
+      # The server has started, or this is a child of another kind.
+      def forget_original = @redirect.forget_original
+
       # Closes the main process's descriptors in a forked child.
       def close_in_child
-        @redirect.forget_original
+        forget_original
+        close_servers_in_child
+      end
+
+      # The same, except standard error as it was.
+      def close_servers_in_child
         [@control, @services, @admin, @notify].each(&:close_in_child)
       end
     end

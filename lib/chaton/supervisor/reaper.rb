@@ -28,7 +28,7 @@ module Chaton
       private
 
       # Before Ruby 3.3 a wait for any child finds none while another thread waits for one, such as Process.detach of
-      # the application (waitpid_wait in process.c), but a wait for a certain one does.
+      # a hook (waitpid_wait in process.c), but a wait for a certain one does.
       def dead_process
         wait(-1) || begin
           @forkers.read_all

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "json"
+require_relative "../rails/active_record_pool"
 require_relative "../telemetry/backtraces"
 require_relative "../worker/drain"
 require_relative "event_loop"
@@ -38,7 +39,7 @@ module Chaton
       def become_ready
         @state = :running
         @resources.ready(mode: "single")
-        @resources.greet
+        @resources.greet(ActiveRecordPool.size)
         @resources.hooks.run_all(:after_booted)
       end
 

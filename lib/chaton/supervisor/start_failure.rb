@@ -5,21 +5,22 @@ require_relative "../service/load_failure"
 
 module Chaton
   class Supervisor
-    # Logs why a server did not start, and turns it into an exit status.
+    # Logs why a server, or new code, did not start, and turns it into an exit status.
     module StartFailure
       module_function
 
       # @param logs [Array<Telemetry::Log>] see {ProcessResources#fatal_logs}
       # @param error [Chaton::Error, SignalException]
+      # @param what [String] what failed
       # @return [Integer] exit status
-      def report(logs, error)
+      def report(logs, error, what = "cannot start")
         case error
         when SignalException
           logs.first.info("stopped while starting", signal: error.message)
           # The status that a shell reports for a process that a signal ended.
           return 128 + error.signo
-        when AppLoadError then logs.each { |log| Service::LoadFailure.log(log, error, "cannot start") }
-        else logs.each { |log| log.error("cannot start: #{error.message}") }
+        when AppLoadError then logs.each { |log| Service::LoadFailure.log(log, error, what) }
+        else logs.each { |log| log.error("#{what}: #{error.message}") }
         end
         1
       end

@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../rails/notifications"
 require_relative "event_loop"
 require_relative "restart_policy"
 
@@ -52,7 +51,8 @@ module Chaton
       # @param verdict [RestartPolicy::RestartAfter, RestartPolicy::GiveUp, nil] what follows
       def ended(child, how, asked, verdict)
         asked ? @log.info("worker stopped", **facts(child), status: how) : died(child, how, verdict)
-        publish(child, how, asked)
+        payload = { **facts(child), roles: child.roles, status: how, asked: asked, reason: child.reason }
+        child.forker.worker_ended(payload)
       end
 
       private
@@ -63,15 +63,6 @@ module Chaton
         @log.error(child.served? ? "worker died" : "worker did not become ready", **fields, **next_step(verdict))
         suspect_compaction(child) if how.match?(CRASHES)
         give_up(child, verdict, reason) if verdict.is_a?(RestartPolicy::GiveUp)
-      end
-
-      # An application that was loaded before the fork may have subscribers here.
-      def publish(child, how, asked)
-        notifications = Notifications.of(@log)
-        return unless notifications&.wanted?("restart.chaton")
-
-        payload = { **facts(child), roles: child.roles, status: how, asked: asked, reason: child.reason }
-        notifications.publish("restart.chaton", payload)
       end
 
       def facts(child) = { worker: child.index, pid: child.pid.to_i }

@@ -14,7 +14,7 @@ module Chaton
       # Workers that TTIN may add to those of the configuration.
       EXTRA_WORKERS_MAX = 16
       # How a worker ended whose status nobody here has seen.
-      REAPED_ELSEWHERE = "unknown: the application has waited for it"
+      REAPED_ELSEWHERE = "unknown: a hook has waited for it"
       # Ends that nobody asked for; the last few of them are kept for the dashboard.
       DEATHS = %i[died hung killed boot].freeze
       DEATHS_MAX = 10

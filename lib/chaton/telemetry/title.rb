@@ -30,19 +30,21 @@ module Chaton
       # @param generation [Integer] 0 is the code loaded at boot
       # @return [String]
       def worker(index:, roles:, generation:, tag:)
-        set("chaton worker #{index} #{roles.join("+")}#{" generation #{generation}" if generation.positive?}", tag, [])
+        set("chaton worker #{index} #{roles.join("+")}#{of(generation)}", tag, [])
       end
 
       # @return [String]
       def preloader(generation:, tag:)
-        set("chaton preloader generation #{generation}", tag, [])
+        set("chaton preloader#{of(generation)}", tag, [])
       end
+
+      def of(generation) = (" generation #{generation}" if generation.positive?)
 
       def set(head, tag, listen)
         title = [head, tag && !tag.empty? ? "[#{tag}]" : nil, *listen].compact.join(" ")
         Process.setproctitle(title[0, LENGTH_MAX])
       end
-      private_class_method :set
+      private_class_method :of, :set
     end
   end
 end

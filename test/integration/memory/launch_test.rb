@@ -64,6 +64,14 @@ class LaunchIntegrationTest < Minitest::Test
   # @return [Array<Hash>] what the process was executed with, each time
   def lives = File.readlines("#{@lives}/env").map { |line| JSON.parse(line) }
 
+  def write_reading(server)
+    # Since Ruby 3.2 there are five sizes of slots.
+    pools = GC.respond_to?(:stat_heap) ? Array.new(5) { |index| [40 << index, 150_000 >> index] } : [[40, 300_000]]
+    reading = { ruby: RUBY_VERSION, live_slots: pools.sum(&:last), old_objects: 250_000, pools: pools }
+    FileUtils.mkdir_p(server.path("tmp"))
+    Chaton::Memory::HeapCache.new(root: server.dir, work: "web").write(reading)
+  end
+
   def assert_preloaded(server)
     [server.pid, *server.workers].each { |pid| assert_includes maps(pid), "#{@libraries}/libjemalloc.so.2" }
     assert_equal [{}, {}], facts(server).values_at("own", "child")
@@ -128,19 +136,21 @@ class LaunchIntegrationTest < Minitest::Test
   end
 
   def test_the_heap_is_sized_by_the_last_start
-    server = serve(with_jemalloc) do |one|
-      # Since Ruby 3.2 there are five sizes of slots.
-      pools = GC.respond_to?(:stat_heap) ? Array.new(5) { |index| [40 << index, 150_000 >> index] } : [[40, 300_000]]
-      reading = { ruby: RUBY_VERSION, live_slots: pools.sum(&:last), old_objects: 250_000, pools: pools }
-      FileUtils.mkdir_p(one.path("tmp"))
-      Chaton::Memory::HeapCache.new(root: one.dir, work: "web").write(reading)
-    end
+    server = serve(with_jemalloc) { |one| write_reading(one) }
     assert_match(/INFO  heap: sized by the last start, \d+ seconds ago; eden \d+.\d MiB: 1.5 times/, server.log)
     assert_includes lives.last, "RUBY_GC_MALLOC_LIMIT"
     facts = facts(server)
     assert_equal [{}, {}], facts.values_at("own", "child")
-    assert_operator facts["slots"], :>=, 700_000 unless GC.respond_to?(:stat_heap)
     assert_equal 0, server.stop
+  end
+
+  # Ruby 3.1 makes them at once, which a process does only where it loads the application itself.
+  def test_the_slots_of_the_first_size
+    { "workers 0" => true, "workers 1\npreload false" => true, "workers 1" => false }.each do |config, first|
+      server = boot(rackup: APP, config: config) { |one| write_reading(one) }
+      assert_equal first, facts(server)["slots"] >= 700_000 unless GC.respond_to?(:stat_heap)
+      assert_equal 0, server.stop
+    end
   end
 
   # Below a file nothing can be written, as on a read-only file system.

@@ -19,6 +19,7 @@ class BootTest < Minitest::Test
     server = boot(config: "workers 1\ntag \"shop\"")
     assert_match(%r{\Achaton \S+ supervisor \[shop\] tcp://127.0.0.1:#{server.port}}, title(server.pid))
     assert_match(/\Achaton worker 0 web \[shop\]/, title(server.workers.first))
+    assert_match(/\Achaton preloader \[shop\]/, title(server.status["preloaders"].first))
   end
 
   def test_an_application_that_loads_for_long_shows_that_it_goes_on
@@ -79,7 +80,7 @@ class BootTest < Minitest::Test
       on_worker_boot { |index| File.write("boot.\#{index}", Process.pid.to_s) }
       on_worker_shutdown { |index| File.write("shutdown.\#{index}", "") }
     RUBY
-    assert_equal server.pid, server.read("before").to_i
+    assert_equal server.status["preloaders"], [server.read("before").to_i]
     assert_equal server.workers, [0, 1].map { |index| server.read("boot.#{index}").to_i }
     assert_equal 0, server.stop
     assert_path_exists server.path("shutdown.0")

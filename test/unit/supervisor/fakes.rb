@@ -19,13 +19,14 @@ module SupervisorFakes
 
   # Notes which children it was asked for and keeps the worker's end of the channel.
   class Forker
-    attr_reader :generation, :asked, :reason
+    attr_reader :generation, :asked, :reason, :told
     attr_accessor :state
 
     def initialize(generation = 0, state: :ready)
       @generation = generation
       @state = state
       @asked = []
+      @told = []
       @retired = false
     end
 
@@ -33,6 +34,7 @@ module SupervisorFakes
       @asked << [child, theirs]
     end
 
+    def worker_ended(payload) = @told << payload
     def ready? = @state == :ready
     def dead? = @state == :dead
     def kill = @state = :killed

@@ -104,7 +104,7 @@ class ReaperTest < Minitest::Test
       @worker_set.fork_failed(child, reason)
     end
     preloader.start
-    theirs.sendmsg(JSON.generate({ loaded: true }))
+    theirs.sendmsg(JSON.generate({ loaded: true, pool: nil }))
     preloader.readable
     [preloader, theirs]
   end

@@ -110,11 +110,14 @@ fn connections_of(workers: Vec<WorkerEntry>) -> String {
     for slot in 0..3 {
         scoreboard.slot(slot).connections.store(slot as u32 + 1, Relaxed);
     }
-    let report = TreeReport { workers, pid: std::process::id(), ..TreeReport::default() };
+    let pid = std::process::id();
+    let report = TreeReport { workers, pid, preloaders: vec![pid, pid], ..TreeReport::default() };
     let mut scrape = Scrape::read(&report, &scoreboard, &[]);
     scrape.processes = ProcessReader::default().read(&report);
     let text = scrape.encode().unwrap();
-    assert!(text.contains("process=\"worker 0\""), "{text}");
+    for name in ["main", "preloader", "worker 0"] {
+        assert!(text.contains(&format!("process=\"{name}\"")), "{text}");
+    }
     let values = text.lines().filter(|line| !line.starts_with('#'));
     let mut seen = BTreeMap::new();
     for (series, value) in values.filter_map(|line| line.rsplit_once(' ')) {
