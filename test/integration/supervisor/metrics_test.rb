@@ -103,7 +103,7 @@ class MetricsTest < Minitest::Test
 
   def test_memory_and_heap_of_all_processes_are_shown
     server = boot(config: "workers 1\n#{ADMIN}")
-    names = ["main", "admin", "worker 0"].product(%w[resident proportional private])
+    names = ["main", "preloader", "admin", "worker 0"].product(%w[resident proportional private])
     value = ->(found, process, kind) { found.value("chaton_memory_bytes", process: process, kind: kind) }
     metrics = scrape(server) do |found|
       found.value("chaton_heap", worker: "0", kind: "live_slots") &&

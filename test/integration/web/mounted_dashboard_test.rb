@@ -72,7 +72,7 @@ class MountedDashboardTest < Minitest::Test
     assert_equal %w[jobs web web], shown["workers"].flat_map { |worker| worker["roles"] }.sort
     assert_equal server.workers.sort, shown["workers"].map { |worker| worker["pid"] }.sort
     assert_equal ["running", server.pid], shown["server"].values_at("state", "pid")
-    assert_equal ["main", "worker 0", "worker 1", "worker 2"], shown["processes"].map { |one| one["name"] }
+    assert_equal ["main", "preloader", "worker 0", "worker 1", "worker 2"], shown["processes"].map { |one| one["name"] }
     assert_own_requests_left_out(server)
     console(server).run("Chaton::Jobs::DeadSet.new.native.add(\"dead\", 1.0, " \
                         "JSON.generate(class: \"Note\", args: [7], jid: \"a\" * 24, queue: \"default\"))")
