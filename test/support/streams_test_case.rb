@@ -52,6 +52,15 @@ module StreamsTest
   # @return [String] a group's name that is unique to this test
   def group = topic("group")
 
+  # Changes the database of the local log, in a process of its own: SQLite's locks belong to a process, and this one
+  # may use the file, too.
+  #
+  # @param sql [String]
+  def change_log(sql, path: "#{scratch}/log/log.db")
+    program = "db = SQLite3::Database.new(ARGV[0]); db.busy_timeout = 30_000; db.execute_batch(ARGV[1])"
+    system(RbConfig.ruby, "-rsqlite3", "-e", program, path, sql, exception: true)
+  end
+
   # Creates a topic.
   #
   # @return [String] its name

@@ -1,7 +1,7 @@
 //! Streams: records of topics, written by producers and read in batches by the members of consumer
 //! groups.
 //!
-//! A [`log::RecordLog`] stores records: [`log::local`] on this machine, or `log::kafka` with the
+//! A [`log::RecordLog`] stores records: [`log::sqlite`] on this machine, or `log::kafka` with the
 //! feature `kafka`. The [`engine`] reads a log for Ruby: one thread per consumer group polls its
 //! [`log::GroupMember`] and hands [`batch::Batch`]es to an [`Feed`](chaton_core::engine::Feed). Nothing here
 //! knows Ruby.

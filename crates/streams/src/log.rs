@@ -19,7 +19,7 @@ use crate::settings::{GroupSettings, LogSettings};
 pub mod conformance;
 #[cfg(feature = "kafka")]
 pub mod kafka;
-pub mod local;
+pub mod sqlite;
 
 /// A partition of a topic, shown as `topic/number`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -267,7 +267,7 @@ pub struct TopicDescription {
     /// The number of replicas of each partition.
     pub replication: i32,
     /// Settings that differ from the log's defaults, under Kafka's names
-    /// (`retention.ms`, `retention.bytes`, `segment.bytes`, …).
+    /// (`retention.ms`, `retention.bytes`, …).
     pub settings: BTreeMap<String, String>,
 }
 
@@ -417,7 +417,7 @@ pub trait RecordLog: Send + Sync {
 pub fn open(settings: &LogSettings) -> Result<Arc<dyn RecordLog>> {
     let address = settings.broker.as_str();
     if address.starts_with("log://") {
-        return Ok(Arc::new(local::LocalLog::open(settings)?));
+        return Ok(Arc::new(sqlite::LocalLog::open(settings)?));
     }
     #[cfg(feature = "kafka")]
     if address.starts_with("kafka://") || address.starts_with("kafka+ssl://") {
@@ -435,7 +435,7 @@ pub fn open(settings: &LogSettings) -> Result<Arc<dyn RecordLog>> {
 /// As [`open`].
 pub fn check(settings: &LogSettings) -> Result<()> {
     if settings.broker.starts_with("log://") {
-        return local::check(settings);
+        return sqlite::check(settings);
     }
     open(settings).map(drop)
 }

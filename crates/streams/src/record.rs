@@ -18,6 +18,11 @@ impl Span {
         let start = self.start as usize;
         (self.len != u32::MAX).then(|| &data[start..start + self.len as usize])
     }
+
+    /// The same range in data that lies so many bytes behind.
+    pub fn moved(self, bytes: i64) -> Self {
+        Self { start: (i64::from(self.start) + bytes) as u32, ..self }
+    }
 }
 
 /// Where one record lies in its chunk.
@@ -127,10 +132,11 @@ impl ChunkBuilder {
         })
     }
 
-    /// Around data that was read in one piece. Records are added by [`ChunkBuilder::push_spans`],
-    /// without copying their bytes.
-    pub fn over(data: Vec<u8>) -> Self {
-        Self(Chunk { data, ..Chunk::default() })
+    /// Adds data of several records, which are added by [`ChunkBuilder::push_spans`]; returns where it begins.
+    pub fn append(&mut self, data: &[u8]) -> u32 {
+        let start = self.0.data.len() as u32;
+        self.0.data.extend_from_slice(data);
+        start
     }
 
     /// How many bytes it has.
@@ -276,8 +282,10 @@ mod tests {
 
     #[test]
     fn spans_point_into_data_that_was_read_in_one_piece() {
-        let mut builder = ChunkBuilder::over(b"keyvalue".to_vec());
-        builder.push_spans(0, 1, Span { start: 0, len: 3 }, Span { start: 3, len: 5 }, []);
+        let mut builder = ChunkBuilder::default();
+        assert_eq!((builder.append(b"before"), builder.append(b"keyvalue")), (0, 6));
+        let (key, value) = (Span { start: 0, len: 3 }, Span { start: 3, len: 5 });
+        builder.push_spans(0, 1, key.moved(6), value.moved(6), []);
         let chunk = builder.finish();
         assert_eq!(chunk.record(0).key(), Some(&b"key"[..]));
         assert_eq!(chunk.record(0).value(), Some(&b"value"[..]));

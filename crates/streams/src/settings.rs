@@ -55,13 +55,11 @@ pub struct LogSettings {
     pub partitions: i32,
     /// Local log: declared topics.
     pub topics: BTreeMap<String, DeclaredTopic>,
-    /// Local log: bytes after which a new segment starts.
-    pub segment_bytes: u64,
-    /// Local log: bytes of a partition past which its oldest segments are deleted; `None` keeps
+    /// Local log: bytes of a partition past which its oldest records are deleted; `None` keeps
     /// all.
     #[serde(deserialize_with = "nullable")]
     pub retention_bytes: Option<u64>,
-    /// Local log: age in ms past which segments are deleted; `None` keeps all.
+    /// Local log: age in ms past which records are deleted; `None` keeps all.
     #[serde(deserialize_with = "nullable")]
     pub retention_ms: Option<u64>,
 }
@@ -101,7 +99,6 @@ impl LogSettings {
             durable: true,
             partitions: 4,
             topics: BTreeMap::new(),
-            segment_bytes: 64 << 20,
             retention_bytes: None,
             retention_ms: None,
         }

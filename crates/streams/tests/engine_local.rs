@@ -4,7 +4,6 @@ mod engine_support;
 
 use chaton_core::engine::Engine as _;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +15,7 @@ use chaton_streams::record::OwnedRecord;
 use chaton_streams::settings::LogSettings;
 use engine_support::feed::Queue;
 use engine_support::{failed, offsets, route, settings, until, LONG};
+use rusqlite::Connection;
 
 /// A folder with a log, and a producer.
 struct Place {
@@ -43,17 +43,40 @@ impl Place {
         Self { folder, log, producer }
     }
 
-    /// Writes this many records, one key for every ten.
+    /// Writes this many records, one key for every ten, and at most ten in a batch.
     fn write(&self, count: usize) {
-        let receipt = Arc::new(Receipt::new(count));
-        for n in 0..count {
-            let (key, value) =
-                (Some((n % 10).to_string().into_bytes()), Some(n.to_string().into()));
-            let record =
-                OwnedRecord { topic: "events".into(), key, value, ..OwnedRecord::default() };
-            record.with(|record| self.producer.send(record, Some((&receipt, n)))).unwrap();
+        for first in (0..count).step_by(10) {
+            let last = count.min(first + 10);
+            let receipt = Arc::new(Receipt::new(last - first));
+            for n in first..last {
+                let (key, value) =
+                    (Some((n % 10).to_string().into_bytes()), Some(n.to_string().into()));
+                let record =
+                    OwnedRecord { topic: "events".into(), key, value, ..OwnedRecord::default() };
+                record.with(|it| self.producer.send(it, Some((&receipt, n - first)))).unwrap();
+            }
+            assert!(receipt.wait(LONG) && receipt.failed() == 0, "{:?}", receipt.failures());
         }
-        assert!(receipt.wait(LONG) && receipt.failed() == 0, "{:?}", receipt.failures());
+    }
+
+    /// The batches of the partition: id, first offset and last offset.
+    fn batches(&self) -> Vec<(i64, i64, i64)> {
+        let conn = Connection::open(self.folder.path().join("log.db")).unwrap();
+        let mut rows = conn.prepare("SELECT id, count FROM batches ORDER BY id").unwrap();
+        let rows = rows.query_map([], |row| {
+            let (id, count): (i64, i64) = (row.get(0)?, row.get(1)?);
+            let first = id & ((1 << 42) - 1);
+            Ok((id, first, first + count - 1))
+        });
+        rows.unwrap().map(Result::unwrap).collect()
+    }
+
+    /// Changes a batch from outside; returns its first and its last offset.
+    fn damage(&self, batch: (i64, i64, i64), sql: &str) -> (i64, i64) {
+        let conn = Connection::open(self.folder.path().join("log.db")).unwrap();
+        conn.busy_timeout(LONG).unwrap();
+        assert_eq!(conn.execute(sql, [batch.0]).unwrap(), 1);
+        (batch.1, batch.2)
     }
 
     /// Another engine on the same log, like another process.
@@ -118,8 +141,7 @@ fn all_records_are_read_and_committed_once() {
 
 /// About 30 records are kept.
 fn short_retention() -> BTreeMap<String, String> {
-    let limits = [("segment.bytes", "400"), ("retention.bytes", "1000")];
-    limits.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
+    [("retention.bytes".to_owned(), "700".to_owned())].into()
 }
 
 #[test]
@@ -213,66 +235,19 @@ fn a_partition_stops_at_removed_records_until_its_offset_is_set() {
     end(&engine, &queue);
 }
 
-/// About ten records each.
-fn small_segments() -> BTreeMap<String, String> {
-    [("segment.bytes".to_owned(), "400".to_owned())].into()
-}
-
-/// The segments of the partition, sorted.
-fn segments(place: &Place) -> Vec<PathBuf> {
-    let folder = place.folder.path().join("topics/events/0");
-    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let mut segments: Vec<_> =
-        files.filter(|path| path.extension().is_some_and(|end| end == "log")).collect();
-    segments.sort();
-    segments
-}
-
-/// The offset that a segment is named after.
-fn base(segment: &Path) -> i64 {
-    segment.file_stem().unwrap().to_str().unwrap().parse().unwrap()
-}
-
-/// Loses records of the third segment; returns the first and the last.
-type Loss = fn(&Place) -> (i64, i64);
-
-/// Ways to lose all of its records, or the first one.
-fn losses() -> Vec<Loss> {
-    vec![
-        |place| {
-            let all = segments(place);
-            std::fs::remove_file(&all[2]).unwrap();
-            (base(&all[2]), base(&all[3]) - 1)
-        },
-        |place| {
-            let path = &segments(place)[2];
-            let mut bytes = std::fs::read(path).unwrap();
-            bytes[40] ^= 1;
-            std::fs::write(path, bytes).unwrap();
-            (base(path), base(path))
-        },
-        |place| {
-            let all = segments(place);
-            let bytes = std::fs::read(&all[2]).unwrap();
-            std::fs::write(&all[2], &bytes[..32]).unwrap();
-            (base(&all[2]), base(&all[3]) - 1)
-        },
-        |place| {
-            let path = &segments(place)[2];
-            let mut bytes = std::fs::read(path).unwrap();
-            bytes[32..].fill(0xff);
-            std::fs::write(path, bytes).unwrap();
-            (base(path), base(&segments(place)[3]) - 1)
-        },
-    ]
-}
+/// Ways to lose the records of a batch.
+const LOSSES: [&str; 3] = [
+    "DELETE FROM batches WHERE id=?1",
+    "UPDATE batches SET crc=crc+1 WHERE id=?1",
+    "UPDATE batches SET frames=x'ffff' WHERE id=?1",
+];
 
 #[test]
 fn a_partition_stops_at_lost_and_damaged_records() {
-    for lose in losses() {
-        let place = Place::with_settings(1, small_segments());
+    for lose in LOSSES {
+        let place = Place::new(1);
         place.write(100);
-        let (first, last) = lose(&place);
+        let (first, last) = place.damage(place.batches()[2], lose);
         let stops = RouteSettings { on_gap: OnGap::Stop, ..route("events") };
         let (engine, queue) = place.engine(settings(vec![stops]));
         assert_eq!(run(&queue, first as usize), first as usize);
@@ -297,10 +272,10 @@ fn a_partition_stops_at_lost_and_damaged_records() {
 
 #[test]
 fn a_group_that_goes_on_says_which_records_are_gone() {
-    for lose in losses() {
-        let place = Place::with_settings(1, small_segments());
+    for lose in LOSSES {
+        let place = Place::new(1);
         place.write(100);
-        let (first, last) = lose(&place);
+        let (first, last) = place.damage(place.batches()[2], lose);
         let lost = last - first + 1;
         let (engine, queue) = place.engine(settings(vec![route("events")]));
         assert_eq!(run(&queue, 100 - lost as usize), 100 - lost as usize);
@@ -317,15 +292,12 @@ fn a_group_that_goes_on_says_which_records_are_gone() {
 
 #[test]
 fn records_that_are_lost_at_the_end_are_passed_over_at_once() {
-    let place = Place::with_settings(1, small_segments());
+    let place = Place::new(1);
     place.write(100);
-    let last = segments(&place).pop().unwrap();
-    let bytes = std::fs::read(&last).unwrap();
-    let first = base(&last);
     let (engine, queue) =
         place.engine(EngineSettings { begins_held: true, ..settings(vec![route("events")]) });
-    // The position that the writer has published is kept.
-    std::fs::write(&last, [&bytes[..32], &vec![0xff; bytes.len() - 32]].concat()).unwrap();
+    // The end of the partition is still known.
+    let (first, _) = place.damage(*place.batches().last().unwrap(), LOSSES[0]);
     engine.resume();
     assert_eq!(run(&queue, first as usize), first as usize);
     until("the commits", || place.committed() == 100);

@@ -8,8 +8,8 @@ module Chaton
     # Makes {StreamsSettings} from option values.
     class StreamsBuilder
       # Options that go into the log's settings unchanged.
-      OF_LOG = %i[mechanism client_id produce_buffer_bytes produce_buffer_records linger_ms segment_bytes
-                  retention_bytes buffer_bytes].freeze
+      OF_LOG = %i[mechanism client_id produce_buffer_bytes produce_buffer_records linger_ms retention_bytes
+                  buffer_bytes].freeze
       # Field of the log => its option, where they differ.
       RENAMED = { username: :streams_username, password: :streams_password, durable: :streams_durable,
                   partitions: :log_partitions }.freeze

@@ -25,7 +25,7 @@ class StreamsDiskTest < Minitest::Test
   def test_a_full_disk_loses_no_acknowledged_record
     SmallDisk.open(megabytes: 4) do |dir|
       @broker = "log://#{dir}/log"
-      server = prepare_streams(topics: ["segment \"256K\"", route(batch: 10)])
+      server = prepare_streams(topics: route(batch: 10))
       plain = console(server)
       count, kind, message = plain.run(FILL.sub("TOPIC", topic))
       assert_operator count, :>, 100
@@ -45,79 +45,84 @@ class StreamsDiskTest < Minitest::Test
     end
   end
 
-  # Undamaged records are served, and the damaged ones are logged by file and offset.
-  def test_overwritten_bytes_are_skipped_and_logged
-    server, files = written
-    damage(files[1], 100) { "\xFF" * 50 }
+  # Undamaged batches are served, and the damaged one is logged by file and offset.
+  def test_a_damaged_batch_is_skipped_and_logged
+    server = written_to_one_file
+    path = "#{scratch}/log/log.db"
+    bytes = File.binread(path)
+    at = bytes.index("x" * 900, bytes.size / 2)
+    File.open(path, "r+b") do |file|
+      file.seek(at)
+      file.write("\xFF" * 50)
+    end
     server.start.ready
-    server.eventually("it is logged") { server.log.match?(/(?:WARN|ERROR).*#{File.basename(files[1])}/) }
-    assert_match(/#{File.basename(files[1])}.*\d+/, server.log)
+    line = %r{(?:WARN|ERROR).*#{path}, batch \d+ \(#{topic}/0\): its checksum}
+    server.eventually("it is logged") { server.log.match?(line) }
     server.eventually("the last record came") { evidence.values.include?("299") }
     numbers = evidence.values.map(&:to_i)
     assert_equal numbers.sort, numbers
     assert_operator numbers.uniq.size, :>, 200
+    assert_operator numbers.uniq.size, :<, 300
     assert_writes_go_on(server)
   end
 
-  # A power failure truncated the last write: the records before it are kept, and new records are appended to them.
-  def test_a_torn_write_is_truncated
-    server, files = written
-    File.truncate(files.last, File.size(files.last) - 7)
+  # A power failure truncated SQLite's log in its last write: the records before it are kept, new ones follow them.
+  def test_a_torn_write_is_left_out
+    server = written
+    path = "#{scratch}/log/log.db-wal"
+    File.truncate(path, File.size(path) - 7)
     server.start.ready
-    server.eventually("the undamaged records came") { evidence.count >= 290 }
+    server.eventually("the records before it came") { evidence.count >= 290 }
     values = evidence.values
     assert_equal (0...values.size).map(&:to_s), values
+    assert_operator values.size, :<, 300
     assert_writes_go_on(server)
   end
 
   def test_foreign_files_are_ignored
-    server, files = written
-    File.write(File.join(File.dirname(files.first), "notes.txt"), "not of the log")
-    File.write(File.join(scratch, "log", "README"), "not of the log")
-    FileUtils.mkdir_p(File.join(scratch, "log", "lost+found"))
+    server = written
+    File.write("#{scratch}/log/README", "not of the log")
+    FileUtils.mkdir_p("#{scratch}/log/lost+found")
     server.start.ready
     server.eventually("all came") { evidence.count == 300 }
     assert_equal (0...300).map(&:to_s), evidence.values
     assert_writes_go_on(server)
-    assert_path_exists File.join(File.dirname(files.first), "notes.txt")
+    assert_path_exists "#{scratch}/log/README"
   end
 
-  # A partition whose first segment is garbage does not harm other partitions.
-  def test_a_garbage_partition_harms_no_other
-    server, files = written(partitions: 2)
-    garbage = files.select { |file| file.include?(File.dirname(files.first)) }
-    garbage.each { |file| File.binwrite(file, Random.bytes(File.size(file))) }
-    log.write(topic, Array.new(50) { |n| ["new#{n}", nil, nil, 1] })
-    server.start.ready
-    server.eventually("the other one came") { evidence.values.include?("new49") }
-    warning = /(?:WARN|ERROR).*#{Regexp.escape(File.basename(garbage.first))}/
-    server.eventually("it is logged") { server.log.match?(warning) }
+  # A file that is garbage is named and left alone, and jobs of the same worker run.
+  def test_a_garbage_database_is_logged_and_harms_nothing_else
+    server = written_to_one_file
+    path = "#{scratch}/log/log.db"
+    garbage = Random.bytes(File.size(path))
+    File.binwrite(path, garbage)
+    server.start
+    server.eventually("it is logged") { server.log.match?(/(?:WARN|ERROR).*#{path}: it is damaged/) }
     CpuTime.window(server.workers.first, 2) { |share| assert_operator share, :<, CpuTime::REST * 3 }
     assert_equal 0, server.stop
+    assert_equal garbage, File.binread(path)
   end
 
   private
 
-  # Writes 300 records into several segments of each partition, and closes the log.
-  def written(partitions: 1)
-    server = prepare_streams(topics: ["segment \"64K\"", route(batch: 10)])
-    maker = StreamsLog.new(broker, segment_bytes: 64 << 10)
-    maker.create(topic, partitions: partitions)
-    partitions.times do |partition|
-      maker.write(topic, Array.new(300) { |n| [n.to_s, "k", { "fill" => "x" * 1_000 }, partition] })
-    end
-    maker.close
-    files = Dir.glob("#{scratch}/log/**/*").select { |path| File.file?(path) && File.size(path) > 10_000 }
-    files = files.select { |path| File.read(path, 2_000, mode: "rb").include?("x" * 500) }.sort
-    assert_operator files.size, :>=, 4 * partitions
-    [server, files]
+  # Writes 300 records of one partition, about ten in a batch, by a process that is killed then.
+  def written
+    server = prepare_streams(topics: ["partitions 1", route(batch: 10)])
+    writer = console(server)
+    writer.run(<<~RUBY)
+      fill = { "fill" => "x" * 1_000 }
+      300.times do |n|
+        Chaton.public_send(n % 10 == 9 ? :produce! : :produce, #{topic.dump}, n.to_s, key: "k", headers: fill)
+      end
+      nil
+    RUBY
+    writer.close
+    server
   end
 
-  def damage(path, place)
-    File.open(path, "r+b") do |file|
-      file.seek(place)
-      file.write(yield)
-    end
+  # The same, all in one file.
+  def written_to_one_file
+    written.tap { change_log("PRAGMA wal_checkpoint(TRUNCATE)") }
   end
 
   def assert_writes_go_on(server)

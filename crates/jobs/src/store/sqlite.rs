@@ -4,40 +4,31 @@
 //! (`-wal`, `-shm`), the lock between processes (`-lock`) and the file whose
 //! changes end the waits of other processes (`-wake`).
 
-mod backup;
 mod batches;
-mod change_file;
-mod database;
 mod entries;
-mod errors;
 mod expiring;
-mod file_connections;
 mod inspect;
 mod limits;
 mod lines;
-mod open_files;
-mod owner_lock;
 mod processes;
 mod queues;
 mod rows;
 mod schema;
-mod side_files;
 mod store;
 #[cfg(test)]
 mod tests;
 mod transaction;
 mod usage;
-mod vacuum;
 mod watch;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::error::StoreError;
+use chaton_embedded::{Database, ErrorKind, Settings};
+
+use super::error::{StoreError, StoreErrorKind};
 use super::options::StoreOptions;
 use super::traits::{Result, Store, StoreFactory, StoreWatch};
-use database::Database;
-use schema::ConnectionSettings;
 use store::SqliteStore;
 use watch::SqliteWatch;
 
@@ -65,6 +56,26 @@ pub fn factory(options: &StoreOptions) -> Result<Arc<dyn StoreFactory>> {
     Ok(Arc::new(SqliteFactory { path, options: Arc::new(options.clone()) }))
 }
 
+/// The file, as this process uses it.
+fn database(path: &Path, options: &StoreOptions) -> Arc<Database> {
+    let settings =
+        Settings { durable: options.durable, lock_timeout: options.lock_timeout, follows: false };
+    Database::shared(path, &schema::FORMAT, settings)
+}
+
+impl From<chaton_embedded::Error> for StoreError {
+    fn from(error: chaton_embedded::Error) -> Self {
+        let kind = match error.kind {
+            ErrorKind::Unavailable => StoreErrorKind::Unavailable,
+            ErrorKind::Full => StoreErrorKind::Full,
+            ErrorKind::Busy => StoreErrorKind::Busy,
+            ErrorKind::Corrupt => StoreErrorKind::Corrupt,
+            ErrorKind::Refused => StoreErrorKind::Refused,
+        };
+        Self::new(kind, error.message)
+    }
+}
+
 /// One path for each file, as far as it exists yet.
 fn canonical(path: &Path) -> std::io::Result<PathBuf> {
     let path = std::path::absolute(path)?;
@@ -83,8 +94,7 @@ impl StoreFactory for SqliteFactory {
     }
 
     fn watch(&self) -> Box<dyn StoreWatch> {
-        let settings = ConnectionSettings::of(&self.options);
-        Box::new(SqliteWatch::new(Database::shared(&self.path, settings)))
+        Box::new(SqliteWatch::new(database(&self.path, &self.options)))
     }
 
     fn address(&self) -> &str {

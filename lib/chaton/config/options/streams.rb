@@ -59,12 +59,10 @@ module Chaton
                   "lose the last records.", also: %i[durable]),
         Option.in(:streams, :log_partitions, :log, Types::Number.new(1..10_000), 4,
                   "log://: partitions of a topic that is created by its first record.", also: %i[partitions]),
-        Option.in(:streams, :segment_bytes, :log, Types::Bytes.new((64 << 10)..(1 << 31)), 64 << 20,
-                  "log://: size at which a file is full and the next one begins.", also: %i[segment]),
         Option.in(:streams, :retention_bytes, :log, Types::BytesOr.new((64 << 10)..(1 << 50), none: true), nil,
-                  "log://: size of a partition above which its oldest files are deleted."),
+                  "log://: size of a partition above which its oldest records are deleted."),
         Option.in(:streams, :retention_s, :log, Types::Number.new(1.0..3_153_600_000.0, unit: "seconds", off: true),
-                  0.0, "log://: age at which a file of records is deleted.", also: %i[retention])
+                  0.0, "log://: age at which records are deleted.", also: %i[retention])
       ].freeze
 
       # How records are read.

@@ -9,9 +9,9 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use chaton_embedded::LockPlace;
 use rusqlite::{params, Connection, OptionalExtension, Result};
 
-use super::owner_lock::LockPlace;
 use super::rows;
 use super::transaction::SqliteTransaction;
 use crate::store::clock::unix_s;

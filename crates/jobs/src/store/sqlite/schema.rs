@@ -1,29 +1,24 @@
-//! Opening the file, and its tables. Queues and in-flight sets are ordered by
-//! their rowid, which holds queue and position, or owner and ticket: a job that
-//! is pushed, claimed and acknowledged updates no index.
+//! The tables. Queues and in-flight sets are ordered by their rowid, which holds
+//! queue and position, or owner and ticket: a job that is pushed, claimed and
+//! acknowledged updates no index.
 
-use std::path::Path;
-use std::time::Duration;
+use chaton_embedded::Format;
 
-use rusqlite::{Connection, OpenFlags};
-
-use super::errors;
-use crate::store::error::{StoreError, StoreErrorKind};
-use crate::store::options::StoreOptions;
-use crate::store::traits::Result;
-
-/// "CHTN": marks the file as ours.
-const APPLICATION: i32 = 0x4348_544E;
-/// Version of the tables. (1 was never released.)
-const VERSION: i32 = 2;
-/// Pages of the log after which a commit copies it back: 16 MB.
-const CHECKPOINT_PAGES: i32 = 4000;
-/// Size to which the log's file is cut afterwards.
-const LOG_BYTES_MAX: i64 = 64 << 20;
-/// Page cache of a connection (KB).
-const CACHE_KB: i32 = 16 << 10;
-/// Prepared statements kept by a connection: there are fewer.
-const STATEMENTS_MAX: usize = 128;
+/// The file of jobs. (Version 1 was never released.)
+pub(super) static FORMAT: Format = Format {
+    content: "jobs",
+    setting: "store",
+    advice_when_corrupt:
+        "it is damaged or no SQLite database; restore a copy made by `chaton jobs backup`, \
+                          or move it away to begin anew",
+    // "CHTN"
+    application: 0x4348_544E,
+    version: 2,
+    tables: TABLES,
+    later_tables: LATER_TABLES,
+    page_bytes: 4096,
+    checkpoints_beside: false,
+};
 
 const TABLES: &str = "
 CREATE TABLE queues(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE,
@@ -86,116 +81,3 @@ CREATE TABLE IF NOT EXISTS owner_locks(identity TEXT PRIMARY KEY, file TEXT NOT 
     WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS open_batches ON batch_lists(opened_at) WHERE owner IS NOT NULL;
 ";
-
-/// How a connection is opened.
-#[derive(Clone, Copy)]
-pub(super) struct ConnectionSettings {
-    /// Commits wait for the disk.
-    pub durable: bool,
-    /// Longest wait for a lock.
-    pub lock_timeout: Duration,
-}
-
-impl ConnectionSettings {
-    pub fn of(options: &StoreOptions) -> Self {
-        Self { durable: options.durable, lock_timeout: options.lock_timeout }
-    }
-}
-
-/// Opens the file for writing; creates its tables if it is new.
-pub(super) fn open(path: &Path, settings: ConnectionSettings) -> Result<Connection> {
-    let sql = |error: rusqlite::Error| errors::of(path, &error);
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
-        | OpenFlags::SQLITE_OPEN_CREATE
-        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let conn = Connection::open_with_flags(path, flags).map_err(sql)?;
-    conn.busy_timeout(settings.lock_timeout).map_err(sql)?;
-    conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
-    check(path, &conn)?;
-    let mode: String =
-        conn.query_row("PRAGMA journal_mode=WAL", [], |row| row.get(0)).map_err(sql)?;
-    if mode != "wal" {
-        return Err(StoreError::refused(format!(
-            "jobs database {}: its disk does not support SQLite's write-ahead log; \
-             put it on a local disk",
-            path.display()
-        )));
-    }
-    let synchronous = if settings.durable { "FULL" } else { "NORMAL" };
-    conn.execute_batch(&format!(
-        "PRAGMA synchronous={synchronous}; PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES};
-         PRAGMA journal_size_limit={LOG_BYTES_MAX}; PRAGMA cache_size=-{CACHE_KB};
-         PRAGMA temp_store=MEMORY;"
-    ))
-    .map_err(sql)?;
-    create_tables(&conn).map_err(sql)?;
-    conn.execute_batch(LATER_TABLES).map_err(sql)?;
-    check(path, &conn)?;
-    Ok(conn)
-}
-
-/// Opens the file for reading only.
-pub(super) fn open_reader(path: &Path, settings: ConnectionSettings) -> Result<Connection> {
-    let sql = |error: rusqlite::Error| errors::of(path, &error);
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let conn = Connection::open_with_flags(path, flags).map_err(sql)?;
-    conn.busy_timeout(settings.lock_timeout).map_err(sql)?;
-    conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
-    Ok(conn)
-}
-
-fn number(path: &Path, conn: &Connection, query: &str) -> Result<i64> {
-    conn.query_row(query, [], |row| row.get(0)).map_err(|error| errors::of(path, &error))
-}
-
-fn check(path: &Path, conn: &Connection) -> Result<()> {
-    let file = path.display();
-    let application = number(path, conn, "PRAGMA application_id")?;
-    let version = number(path, conn, "PRAGMA user_version")?;
-    let tables = number(path, conn, "SELECT count(*) FROM sqlite_schema")?;
-    if application != i64::from(APPLICATION) && (application != 0 || version != 0 || tables > 0) {
-        return Err(StoreError::refused(format!(
-            "jobs database {file}: this file belongs to another program; \
-             the jobs need a file of their own, name another one as store"
-        )));
-    }
-    if version > i64::from(VERSION) {
-        return Err(StoreError::refused(format!(
-            "jobs database {file}: it was written by a newer Chaton (tables {version}, known \
-             {VERSION}); use that one, or name another file as store"
-        )));
-    }
-    if version > 0 && version < i64::from(VERSION) {
-        return Err(StoreError::refused(format!(
-            "jobs database {file}: it was written by a Chaton before the first release; \
-             move it away to begin anew"
-        )));
-    }
-    // A truncated file of ours still has its first page.
-    if version == i64::from(VERSION) && tables == 0 {
-        return Err(StoreError::new(
-            StoreErrorKind::Corrupt,
-            format!("jobs database {file}: its tables are gone; restore a copy of it"),
-        ));
-    }
-    Ok(())
-}
-
-fn create_tables(conn: &Connection) -> rusqlite::Result<()> {
-    let version = || conn.query_row("PRAGMA user_version", [], |row| row.get::<_, i32>(0));
-    if version()? == VERSION {
-        return Ok(());
-    }
-    conn.execute_batch("BEGIN IMMEDIATE")?;
-    // Another process may have created them meanwhile.
-    let made = version().and_then(|version| {
-        if version >= VERSION {
-            return Ok(());
-        }
-        conn.execute_batch(&format!(
-            "{TABLES} PRAGMA application_id={APPLICATION}; PRAGMA user_version={VERSION};"
-        ))
-    });
-    let end = conn.execute_batch(if made.is_ok() { "COMMIT" } else { "ROLLBACK" });
-    made.and(end)
-}

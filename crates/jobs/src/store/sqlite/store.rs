@@ -5,15 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chaton_core::forks;
+use chaton_embedded::{is_free, Database, LockPlace, OwnerLock};
 use rusqlite::Connection;
 
-use super::database::Database;
-use super::owner_lock::{self, LockPlace, OwnerLock};
-use super::schema::ConnectionSettings;
 use super::transaction::SqliteTransaction;
-use super::{
-    backup, batches, entries, expiring, inspect, limits, lines, processes, queues, rows, vacuum,
-};
+use super::{batches, entries, expiring, inspect, limits, lines, processes, queues, rows};
 use crate::outcome::Ack;
 use crate::store::clock::unix_s;
 use crate::store::options::StoreOptions;
@@ -45,8 +41,7 @@ impl SqliteStore {
         match &self.database {
             Some(database) if database.made_in == forks::count() => database.clone(),
             _ => {
-                let settings = ConnectionSettings::of(&self.options);
-                let database = Database::shared(&self.path, settings);
+                let database = super::database(&self.path, &self.options);
                 // The parent's is leaked: the child must not close it.
                 std::mem::forget(self.database.replace(database.clone()));
                 database
@@ -59,7 +54,8 @@ impl SqliteStore {
         durable: bool,
         op: impl FnOnce(&SqliteTransaction<'_>) -> rusqlite::Result<T> + Send,
     ) -> Result<T> {
-        self.database().write(durable, op)
+        let op = |tx: &chaton_embedded::Transaction<'_>| op(&SqliteTransaction::new(tx));
+        Ok(self.database().write(durable, op)?)
     }
 
     fn write<T: Send>(
@@ -79,7 +75,7 @@ impl SqliteStore {
     }
 
     fn read<T>(&mut self, op: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
-        self.database().read(op)
+        Ok(self.database().read(op)?)
     }
 
     /// The lock of the process that sends heartbeats through this store. Without one, the lease tells when it has died.
@@ -176,7 +172,7 @@ impl Store for SqliteStore {
         let lease_s = self.lease_s();
         let owners = self.read(|conn| processes::owners(conn, lease_s))?;
         let has_ended = |(owner, lock): (OwnerStatus, Option<LockPlace>)| OwnerStatus {
-            ended: lock.is_some_and(|place| owner_lock::is_free(&self.path, &place)),
+            ended: lock.is_some_and(|place| is_free(&self.path, &place)),
             ..owner
         };
         Ok(owners.into_iter().map(has_ended).collect())
@@ -313,10 +309,10 @@ impl Store for SqliteStore {
     }
 
     fn vacuum(&mut self, force: bool) -> Result<(u64, u64)> {
-        vacuum::run(&self.database(), force)
+        Ok(chaton_embedded::vacuum(&self.database(), force)?)
     }
 
     fn backup(&mut self, path: &str, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
-        backup::run(&self.database(), Path::new(path), progress)
+        Ok(chaton_embedded::backup(&self.database(), Path::new(path), progress)?)
     }
 }

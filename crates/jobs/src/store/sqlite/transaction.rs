@@ -1,30 +1,29 @@
-//! A transaction that several operations share.
+//! A transaction, and what an operation of the jobs remembers in it.
 
 use std::cell::Cell;
 
+use chaton_embedded::Transaction;
 use rusqlite::Connection;
 
-/// A transaction, and what remains to be done at its end.
+/// The channel of all changes that other processes may wait for.
+pub(super) const CHANNEL: u8 = 0;
+
+/// A transaction, and what remains to be done at the operation's end.
 pub(super) struct SqliteTransaction<'a> {
     /// The connection that it runs on.
     pub conn: &'a Connection,
-    notifies: Cell<bool>,
+    transaction: &'a Transaction<'a>,
     dead_added_at: Cell<Option<f64>>,
 }
 
 impl<'a> SqliteTransaction<'a> {
-    pub fn new(conn: &'a Connection) -> Self {
-        Self { conn, notifies: Cell::new(false), dead_added_at: Cell::new(None) }
+    pub fn new(transaction: &'a Transaction<'a>) -> Self {
+        Self { conn: transaction.conn, transaction, dead_added_at: Cell::new(None) }
     }
 
     /// Other processes may wait for this change.
     pub fn notify(&self) {
-        self.notifies.set(true);
-    }
-
-    /// Whether other processes are notified after the commit.
-    pub fn notifies(&self) -> bool {
-        self.notifies.get()
+        self.transaction.notify(CHANNEL);
     }
 
     /// The dead set grew, at this time.

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chaton_core::event_fd::EventFd;
+use chaton_embedded::change_file::{path_of, ChangeFile};
+use chaton_embedded::{inode, Database};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
-use super::change_file::{self, ChangeFile};
-use super::database::Database;
-use super::side_files::inode;
-use super::{errors, inspect};
+use super::inspect;
+use super::transaction::CHANNEL;
 use crate::store::error::StoreError;
 use crate::store::poll::{wait_for_any, EventInterrupt};
 use crate::store::traits::{Interrupt, Result, StoreWatch};
@@ -35,8 +35,8 @@ struct InotifyWatch {
 
 impl InotifyWatch {
     fn open(database: &Path) -> io::Result<Self> {
-        let change_file = change_file::path_of(database);
-        ChangeFile::open(database)?;
+        let change_file = path_of(database, CHANNEL);
+        ChangeFile::open(database, CHANNEL)?;
         let fd = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         // Removing a file changes its link count: the only change of the database
         // file itself that matters.
@@ -62,8 +62,8 @@ impl SqliteWatch {
 
     /// Watches the files; creates the database first if there is none.
     fn watch_files(&mut self) -> Result<&InotifyWatch> {
-        let path = self.database.path().to_path_buf();
-        let inodes = [inode(&change_file::path_of(&path)), inode(&path)];
+        let path = self.database.file().path.clone();
+        let inodes = [inode(&path_of(&path, CHANNEL)), inode(&path)];
         if self.inotify.as_ref().is_none_or(|watch| watch.inodes != inodes) {
             self.inotify = None;
             if inodes[1].is_none() {
@@ -72,7 +72,7 @@ impl SqliteWatch {
         }
         if self.inotify.is_none() {
             let watch = InotifyWatch::open(&path);
-            self.inotify = Some(watch.map_err(|e| errors::of_io(&path, "its wake file", &e))?);
+            self.inotify = Some(watch.map_err(|e| self.database.file().io("its wake file", &e))?);
         }
         self.inotify.as_ref().ok_or_else(|| StoreError::unavailable("no file watch"))
     }
@@ -82,7 +82,7 @@ impl StoreWatch for SqliteWatch {
     fn arm(&mut self, queues: &[Arc<str>]) -> Result<Availability> {
         // Drained first, so that a change during the read ends the next wait.
         self.watch_files()?.drain();
-        self.database.read(|conn| inspect::availability(conn, queues))
+        Ok(self.database.read(|conn| inspect::availability(conn, queues))?)
     }
 
     fn wait(&mut self, timeout: Duration) -> Result<StoreEvent> {

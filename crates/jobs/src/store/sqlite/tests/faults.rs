@@ -97,7 +97,7 @@ fn a_removed_file_is_reported_once() {
     watch.arm(&["q".into()]).unwrap();
     while watch.wait(Duration::ZERO).unwrap() != StoreEvent::Timeout {}
     for end in ["", "-wal", "-shm"] {
-        std::fs::remove_file(side_files::with_suffix(&place.path(), end)).unwrap();
+        std::fs::remove_file(chaton_embedded::with_suffix(&place.path(), end)).unwrap();
     }
     let event = watch.wait(Duration::from_secs(20)).unwrap();
     assert!(matches!(event, StoreEvent::Changed { .. }), "{event:?}");
@@ -131,7 +131,7 @@ fn a_file_is_opened_again_after_its_disk_has_failed() {
     push(&mut *store, "a").unwrap();
     assert_eq!(store.stats().unwrap().enqueued, 1);
     for end in ["", "-wal"] {
-        break_descriptors(&side_files::with_suffix(&place.path(), end));
+        break_descriptors(&chaton_embedded::with_suffix(&place.path(), end));
     }
     let (kind, message) = kind_of(push(&mut *store, "b"));
     assert_eq!(kind, StoreErrorKind::Unavailable);

@@ -5,8 +5,8 @@ use std::sync::Barrier;
 use std::time::Instant;
 
 use chaton_core::file_lock::FileLock;
+use chaton_embedded::{Database, Settings, FORK_WAIT_MAX_MS};
 
-use super::open_files::FORK_WAIT_MAX_MS;
 use super::*;
 use crate::store::conformance::processes::report;
 
@@ -18,6 +18,8 @@ struct ForkedChild(libc::pid_t);
 
 /// Runs in a forked child, which ends without the parent's handlers.
 fn in_child(run: impl FnOnce() -> bool) -> ForkedChild {
+    // Other tests may be in a transaction meanwhile.
+    let _ = FORK_WAIT_MAX_MS.compare_exchange(1_000, 30_000, Ordering::Relaxed, Ordering::Relaxed);
     // SAFETY: the child runs only what is given and leaves by _exit.
     match unsafe { libc::fork() } {
         0 => {
@@ -77,8 +79,8 @@ fn inherited() -> Vec<PathBuf> {
 fn threads_share_commits() {
     let place = TemporaryStore::new(|_| {});
     push(&mut *place.store(), "first").unwrap();
-    let settings = ConnectionSettings { durable: true, lock_timeout: TIMEOUT };
-    let database = Database::shared(&place.path(), settings);
+    let settings = Settings { durable: true, lock_timeout: TIMEOUT, follows: false };
+    let database = Database::shared(&place.path(), &schema::FORMAT, settings);
     let before = database.commits.load(Ordering::Relaxed);
     let start = Barrier::new(8);
     std::thread::scope(|scope| {
@@ -212,7 +214,8 @@ fn a_child_forked_during_a_long_transaction_refuses_to_use_sqlite() {
     push(&mut *store, "a").unwrap();
     let database = Database::shared(
         &place.path(),
-        ConnectionSettings { durable: true, lock_timeout: TIMEOUT },
+        &schema::FORMAT,
+        Settings { durable: true, lock_timeout: TIMEOUT, follows: false },
     );
     let (begun, end) = (Barrier::new(2), Barrier::new(2));
     std::thread::scope(|scope| {

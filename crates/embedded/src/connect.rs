@@ -1,0 +1,124 @@
+//! Opens a database: checks whose it is, and makes its tables.
+
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::file::{DatabaseFile, Format};
+
+/// Size to which the log's file is cut after a checkpoint.
+const LOG_BYTES_MAX: i64 = 64 << 20;
+/// Page cache of a connection (KB).
+const CACHE_KB: i32 = 16 << 10;
+/// Prepared statements kept by a connection: there are fewer.
+const STATEMENTS_MAX: usize = 128;
+
+/// Bytes of the log after which it is copied back into the file.
+pub(crate) const CHECKPOINT_BYTES: i32 = 16 << 20;
+
+/// Opens the file for writing; creates its tables if it is new.
+pub(crate) fn open(
+    file: &DatabaseFile,
+    durable: bool,
+    lock_timeout: Duration,
+) -> Result<Connection> {
+    let sql = |error: rusqlite::Error| file.sql(&error);
+    let format = file.format;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = connect(file, flags, lock_timeout)?;
+    check(file, &conn)?;
+    conn.pragma_update(None, "page_size", format.page_bytes).map_err(sql)?;
+    let mode: String =
+        conn.query_row("PRAGMA journal_mode=WAL", [], |row| row.get(0)).map_err(sql)?;
+    if mode != "wal" {
+        return Err(Error::refused(format!(
+            "{file}: its disk does not support SQLite's write-ahead log; put it on a local disk"
+        )));
+    }
+    let synchronous = if durable { "FULL" } else { "NORMAL" };
+    let pages = if format.checkpoints_beside { 0 } else { CHECKPOINT_BYTES / format.page_bytes };
+    conn.execute_batch(&format!(
+        "PRAGMA synchronous={synchronous}; PRAGMA wal_autocheckpoint={pages};
+         PRAGMA journal_size_limit={LOG_BYTES_MAX}; PRAGMA cache_size=-{CACHE_KB};
+         PRAGMA temp_store=MEMORY;"
+    ))
+    .map_err(sql)?;
+    create_tables(format, &conn).map_err(sql)?;
+    conn.execute_batch(format.later_tables).map_err(sql)?;
+    check(file, &conn)?;
+    Ok(conn)
+}
+
+/// Opens the file for reading only.
+pub(crate) fn open_reader(file: &DatabaseFile, lock_timeout: Duration) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    connect(file, flags, lock_timeout)
+}
+
+fn connect(file: &DatabaseFile, flags: OpenFlags, lock_timeout: Duration) -> Result<Connection> {
+    let sql = |error: rusqlite::Error| file.sql(&error);
+    let conn = Connection::open_with_flags(&file.path, flags).map_err(sql)?;
+    conn.busy_timeout(lock_timeout).map_err(sql)?;
+    conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    Ok(conn)
+}
+
+fn check(file: &DatabaseFile, conn: &Connection) -> Result<()> {
+    let number = |query: &str| -> Result<i64> {
+        conn.query_row(query, [], |row| row.get(0)).map_err(|error| file.sql(&error))
+    };
+    let Format { content, setting, version: known, application: ours, .. } = *file.format;
+    let application = number("PRAGMA application_id")?;
+    let version = number("PRAGMA user_version")?;
+    let tables = number("SELECT count(*) FROM sqlite_schema")?;
+    if application != i64::from(ours) && (application != 0 || version != 0 || tables > 0) {
+        return Err(Error::refused(format!(
+            "{file}: this file belongs to another program; the {content} need a file of their own, \
+             name another one as {setting}"
+        )));
+    }
+    let known = i64::from(known);
+    if version > known {
+        return Err(Error::refused(format!(
+            "{file}: it was written by a newer Chaton (tables {version}, known {known}); use that \
+             one, or name another file as {setting}"
+        )));
+    }
+    if version > 0 && version < known {
+        return Err(Error::refused(format!(
+            "{file}: it was written by a Chaton before the first release; move it away to begin anew"
+        )));
+    }
+    // A truncated file of ours still has its first page.
+    if version == known && tables == 0 {
+        return Err(Error::new(
+            ErrorKind::Corrupt,
+            format!("{file}: its tables are gone; restore a copy of it"),
+        ));
+    }
+    Ok(())
+}
+
+fn create_tables(format: &Format, conn: &Connection) -> rusqlite::Result<()> {
+    let known = format.version;
+    let version = || conn.query_row("PRAGMA user_version", [], |row| row.get::<_, i32>(0));
+    if version()? == known {
+        return Ok(());
+    }
+    conn.execute_batch("BEGIN IMMEDIATE")?;
+    // Another process may have created them meanwhile.
+    let made = version().and_then(|version| {
+        if version >= known {
+            return Ok(());
+        }
+        let (tables, ours) = (format.tables, format.application);
+        conn.execute_batch(&format!(
+            "{tables} PRAGMA application_id={ours}; PRAGMA user_version={known};"
+        ))
+    });
+    let end = conn.execute_batch(if made.is_ok() { "COMMIT" } else { "ROLLBACK" });
+    made.and(end)
+}

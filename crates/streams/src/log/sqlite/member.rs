@@ -1,0 +1,492 @@
+//! A member of a consumer group: takes part in sharing the partitions and reads its own.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use chaton_core::event_fd::EventFd;
+use chaton_embedded::OwnerLock;
+use rusqlite::Connection;
+
+use super::file_watch::{FileWatch, WatchEvent, WatchId};
+use super::group_state::{GroupState, MemberInfo};
+use super::groups::{self, CommittedOffsets};
+use super::log_dir::{
+    channel_of, check_name, parse_partition_key, partition_key, Done, Failure, LogDir, CHANGES,
+};
+use super::process_watch::ProcessWatch;
+use super::{errors, topics};
+use crate::commit_notes::first_position;
+use crate::log::{
+    Assignment, Commit, ErrorKind, GroupMember, Limits, LogError, LostRecords, MemberEvent,
+    Partition, Position, Result,
+};
+use crate::poll::wait_readable;
+use crate::record::Chunk;
+use crate::settings::{GroupSettings, Start};
+
+mod owned_partitions;
+
+use owned_partitions::OwnedPartitions;
+
+/// How often members are checked whose deaths are not reported, because they
+/// run in another PID namespace.
+const UNWATCHED_CHECK: Duration = Duration::from_secs(1);
+
+/// How often it is looked whether the log is still the same: nothing reports that a folder
+/// above it was moved.
+const DIR_CHECK: Duration = Duration::from_millis(500);
+
+/// The longest wait for the log's lock by calls that are repeated anyway:
+/// the thread also serves other groups and partitions.
+const SHORT_LOCK_WAIT: Duration = Duration::from_millis(200);
+
+pub(super) struct LocalMember {
+    id: String,
+    settings: GroupSettings,
+    dir: Arc<LogDir>,
+    /// See [`LogDir::id`].
+    dir_id: Option<(u64, u64)>,
+    dir_checked: Instant,
+    notifier: Arc<EventFd>,
+    watch: FileWatch,
+    /// Tells of changed topics and groups.
+    changes: Option<WatchId>,
+    processes: ProcessWatch,
+    /// When the log was looked at last though nothing was reported.
+    polled: Instant,
+    /// The reported reason why some files are not watched.
+    unwatched: Option<LogError>,
+    /// Held as long as it is a member.
+    lock: Option<OwnerLock>,
+    owned: OwnedPartitions,
+    /// The group's state and its topics, as of the last synchronisation.
+    synced_state: Vec<String>,
+    /// Topics or groups have changed, perhaps these.
+    may_have_changed: bool,
+    /// The group has to be synchronised.
+    group_changed: bool,
+    /// Records were written since the last wait.
+    records_written: bool,
+    /// The last wait ended by a notification.
+    notified: bool,
+    /// The error of the last synchronisation; the next poll tries again.
+    failure: Option<LogError>,
+    /// Since when the log's lock cannot be taken.
+    locked_out_since: Option<Instant>,
+    synced: Instant,
+    unknown_topics: BTreeSet<String>,
+    pending: Vec<MemberEvent>,
+}
+
+/// What a synchronisation has found.
+struct Synced {
+    state: GroupState,
+    /// Partitions that other members own by now.
+    lost: Vec<Partition>,
+    /// Partitions that this member owns from now on.
+    claimed: Vec<String>,
+    committed: CommittedOffsets,
+    /// The partition counts of all topics that members read.
+    partitions: BTreeMap<String, i32>,
+}
+
+impl LocalMember {
+    /// A member that joins the group with its first poll.
+    pub fn new(
+        dir: &Arc<LogDir>,
+        settings: &GroupSettings,
+        notifier: &Arc<EventFd>,
+    ) -> Result<Self> {
+        if settings.name.is_empty() {
+            return Err(LogError::new(ErrorKind::Refused, "a consumer group needs a name"));
+        }
+        for topic in &settings.topics {
+            check_name(topic)?;
+        }
+        dir.prepare()?;
+        let lock = OwnerLock::take(dir.path())
+            .map_err(|error| errors::io(dir.path(), "locking a member of", &error))?;
+        let (watch, changes) = watch(dir, settings)?;
+        Ok(Self {
+            // The byte of its lock is drawn of 2⁶².
+            id: format!(
+                "{}-{}-{:x}",
+                dir.settings.client_id,
+                std::process::id(),
+                lock.place().byte
+            ),
+            settings: settings.clone(),
+            dir: dir.clone(),
+            owned: OwnedPartitions::new(dir),
+            dir_id: dir.id()?,
+            dir_checked: Instant::now(),
+            notifier: notifier.clone(),
+            watch,
+            changes,
+            polled: Instant::now(),
+            unwatched: None,
+            processes: ProcessWatch::default(),
+            lock: Some(lock),
+            synced_state: Vec::new(),
+            may_have_changed: false,
+            group_changed: true,
+            records_written: false,
+            notified: true,
+            failure: None,
+            locked_out_since: None,
+            synced: Instant::now(),
+            unknown_topics: BTreeSet::new(),
+            pending: Vec::new(),
+        })
+    }
+
+    /// Looks at the group and its records though nothing was reported, and tries again to watch what
+    /// could not be watched.
+    fn look_anew(&mut self) {
+        self.polled = Instant::now();
+        (self.may_have_changed, self.records_written) = (true, true);
+        if self.watch.failure().is_some() {
+            match watch(&self.dir, &self.settings) {
+                Ok((watch, changes)) => (self.watch, self.changes) = (watch, changes),
+                Err(error) => self.report(error),
+            }
+        }
+    }
+
+    /// Reports once that some files cannot be watched.
+    fn report_unwatched(&mut self) {
+        let failure = self.watch.failure();
+        if failure != self.unwatched.as_ref() {
+            self.unwatched = failure.cloned();
+            self.pending.extend(self.unwatched.clone().map(MemberEvent::Error));
+        }
+    }
+
+    fn read_file_events(&mut self) {
+        let changes = self.changes;
+        let (changed, written) = (&mut self.may_have_changed, &mut self.records_written);
+        self.watch.read_events(|event| match event {
+            WatchEvent::Changed(id) if Some(id) == changes => *changed = true,
+            WatchEvent::Changed(_) => *written = true,
+            WatchEvent::Overflow => (*changed, *written) = (true, true),
+        });
+    }
+
+    /// The group's state and its topics: all that a synchronisation depends on but the deaths of members.
+    fn state_now(&self, conn: &Connection) -> Done<Vec<String>> {
+        let mut now = vec![groups::stored(conn, &self.settings.name)?.unwrap_or_default()];
+        for name in &self.settings.topics {
+            let topic = topics::find(conn, &self.dir.settings, name)?;
+            now.push(topic.map(|it| format!("{} {}", it.id, it.partitions)).unwrap_or_default());
+        }
+        Ok(now)
+    }
+
+    /// Whether the group or its topics have changed since the last synchronisation.
+    fn has_changed(&self) -> bool {
+        let now = self.dir.read(|conn| self.state_now(conn));
+        !matches!(now, Ok(Some(now)) if now == self.synced_state)
+    }
+
+    /// Brings the group's state up to date and adopts this member's part of it.
+    fn sync_group(&mut self) -> Done<()> {
+        let Some(lock) = &self.lock else { return Ok(()) };
+        let info = MemberInfo::new(&self.settings.topics, lock)?;
+        let (dir, group) = (self.dir.clone(), self.settings.name.clone());
+        let this = &*self;
+        // Not synced: after a reboot no member is alive.
+        let (synced, state) = dir.write_within(SHORT_LOCK_WAIT, false, |tx| {
+            let committed = groups::committed(tx.conn, &group)?;
+            let synced = groups::change(tx, &group, |state| {
+                state.members.entry(this.id.clone()).or_insert(info);
+                groups::remove_dead(&this.dir, state)?;
+                state.free_unread(&this.id, |partition| this.owned.contains(partition));
+                let partitions = groups::partitions(tx.conn, &this.dir, state)?;
+                state.rebalance(&partitions);
+                let lost = this.owned.lost(state, &this.id);
+                // A lost partition may be claimed again at once.
+                let claimed = state.claim(&this.id);
+                Ok(Synced { state: state.clone(), lost, claimed, committed, partitions })
+            })?;
+            Ok((synced, this.state_now(tx.conn)?))
+        })?;
+        self.synced_state = state;
+        self.report_unknown_topics(&synced.partitions);
+        if !self.processes.watch(synced.state.members.values().map(|info| &info.process)) {
+            self.group_changed = true;
+        }
+        self.adopt(synced);
+        Ok(())
+    }
+
+    /// Starts and ends reading as the state says, and reports it.
+    fn adopt(&mut self, synced: Synced) {
+        let Synced { state, lost, claimed, committed, partitions } = synced;
+        if !lost.is_empty() {
+            self.owned.remove_all(&lost);
+            self.pending.push(MemberEvent::Lost(lost));
+        }
+        let revoked = self.owned.revoke(&state, &self.id);
+        if !revoked.is_empty() {
+            self.pending.push(MemberEvent::Revoked(revoked));
+        }
+        let mut assigned = Vec::new();
+        for partition in claimed.iter().filter_map(|key| parse_partition_key(key)) {
+            let key = (partition.topic.to_string(), partition.number);
+            let mut commit = committed.get(&key).cloned();
+            let (from, beginning) = match (&commit, self.settings.start) {
+                (Some(commit), _) => (Position::Offset(commit.offset), None),
+                (None, Start::Earliest) => (Position::Earliest, None),
+                (None, Start::Latest) => {
+                    let own = committed.iter().filter(|((topic, _), _)| *topic == key.0);
+                    let own = own.map(|((_, number), commit)| (*number, commit.metadata.as_str()));
+                    let count = partitions.get(&key.0).copied().unwrap_or(0);
+                    let (from, metadata) = first_position(key.1, count, own);
+                    (from, Some(metadata))
+                }
+            };
+            let failed = self.owned.add(&partition, from);
+            self.pending.extend(failed.map(MemberEvent::Error));
+            let end = self.owned.end_offset(&partition);
+            if let (Some(commit), Some(end)) = (&mut commit, end) {
+                self.pending.extend(clamp(commit, end).map(MemberEvent::Error));
+            }
+            let first = beginning.and_then(|metadata| match from {
+                Position::Latest => Some((end?, metadata)),
+                _ => Some((self.owned.start_offset(&partition)?, metadata)),
+            });
+            let is_first = first.is_some();
+            let commit = commit.map(|commit| (commit.offset, commit.metadata)).or(first).unzip();
+            let (committed, metadata) = (commit.0, commit.1.unwrap_or_default());
+            assigned.push(Assignment { partition, committed, metadata, is_first });
+        }
+        if !assigned.is_empty() {
+            self.pending.push(MemberEvent::Assigned(assigned));
+        }
+    }
+
+    /// Why the member has to join anew: the log is another one, or is not there.
+    fn check_dir(&mut self) -> Result<()> {
+        if self.dir_checked.elapsed() < DIR_CHECK && !self.group_changed && !self.may_have_changed {
+            return Ok(());
+        }
+        self.dir_checked = Instant::now();
+        if self.dir.id()? == self.dir_id {
+            return Ok(());
+        }
+        Err(errors::replaced(self.dir.path()))
+    }
+
+    /// Tries again later. That the lock cannot be taken becomes an error after the answer timeout.
+    fn sync_failed(&mut self, failure: Failure) {
+        self.group_changed = true;
+        if let Failure::Busy(_) = failure {
+            let since = self.locked_out_since.get_or_insert_with(Instant::now);
+            if since.elapsed() < self.dir.answer_timeout() {
+                return;
+            }
+        }
+        self.report(self.dir.error(failure));
+    }
+
+    /// Reports the same error once.
+    fn report(&mut self, error: LogError) {
+        if self.failure.as_ref() != Some(&error) {
+            self.pending.push(MemberEvent::Error(error.clone()));
+        }
+        self.failure = Some(error);
+    }
+
+    /// Reports each topic that does not exist once.
+    fn report_unknown_topics(&mut self, known: &BTreeMap<String, i32>) {
+        for topic in &self.settings.topics {
+            if known.contains_key(topic) {
+                self.unknown_topics.remove(topic);
+            } else if self.unknown_topics.insert(topic.clone()) {
+                self.pending.push(MemberEvent::Error(errors::unknown_topic(topic)));
+            }
+        }
+    }
+}
+
+impl GroupMember for LocalMember {
+    fn wait(&mut self, timeout: Duration) {
+        let due = (self.group_changed || self.may_have_changed)
+            && self.failure.is_none()
+            && self.locked_out_since.is_none();
+        // A poll may have seen records that were not fetched since.
+        if due || std::mem::take(&mut self.records_written) || !self.pending.is_empty() {
+            self.notified = true;
+            return;
+        }
+        let timeout =
+            if self.processes.has_unwatched { timeout.min(UNWATCHED_CHECK) } else { timeout };
+        let poll_at = self.polled + self.watch.poll_interval();
+        let timeout = timeout.min(poll_at.saturating_duration_since(Instant::now()));
+        let mut fds = vec![self.notifier.as_fd()];
+        fds.extend(self.watch.descriptor());
+        let others = fds.len();
+        fds.extend(self.processes.descriptors());
+        let ready = wait_readable(&fds, timeout);
+        if ready[0] {
+            self.notifier.clear();
+        }
+        self.group_changed |= ready[others..].contains(&true);
+        self.read_file_events();
+        if Instant::now() >= poll_at {
+            self.look_anew();
+        }
+        let written = std::mem::take(&mut self.records_written);
+        self.notified = written || self.group_changed || ready.contains(&true);
+    }
+
+    fn was_notified(&self) -> bool {
+        self.notified
+    }
+
+    fn poll(&mut self, events: &mut Vec<MemberEvent>) {
+        if self.lock.is_none() {
+            return;
+        }
+        self.read_file_events();
+        if let Err(error) = self.check_dir() {
+            return events.push(MemberEvent::Fatal(error));
+        }
+        let check_unwatched =
+            self.processes.has_unwatched && self.synced.elapsed() >= UNWATCHED_CHECK;
+        let may_have_changed = std::mem::take(&mut self.may_have_changed);
+        if self.group_changed || check_unwatched || may_have_changed && self.has_changed() {
+            self.group_changed = false;
+            self.synced = Instant::now();
+            match self.sync_group() {
+                Ok(()) => (self.failure, self.locked_out_since) = (None, None),
+                Err(failure) => self.sync_failed(failure),
+            }
+        }
+        self.report_unwatched();
+        events.append(&mut self.pending);
+    }
+
+    fn fetch(&mut self, partition: &Partition, limits: Limits) -> Result<Option<Chunk>> {
+        let fetched = self.owned.fetch(partition, limits);
+        if let Ok(None) = fetched {
+            if self.settings.eof && self.owned.is_newly_at_end(partition) {
+                self.pending.push(MemberEvent::PartitionEof(partition.clone()));
+            }
+        }
+        fetched
+    }
+
+    fn take_lost(&mut self, partition: &Partition) -> Option<LostRecords> {
+        self.owned.take_lost(partition)
+    }
+
+    fn seek(&mut self, partition: &Partition, position: Position) -> Result<()> {
+        self.owned.seek(partition, position)
+    }
+
+    fn commit(&mut self, commits: &[Commit], wait: bool) -> Result<()> {
+        groups::check(commits)?;
+        let (id, group) = (&self.id, &self.settings.name);
+        let timeout = if wait { self.dir.answer_timeout() } else { SHORT_LOCK_WAIT };
+        let done = self.dir.write_within(timeout, wait, |tx| {
+            let state = groups::load(tx.conn, group)?;
+            let others = groups::others(&state, id, commits);
+            groups::commit(tx, group, commits.iter().filter(|one| !others.contains(one)))?;
+            Ok(others.first().map(|other| errors::fenced(group, other)))
+        });
+        let error = match done {
+            Ok(None) => return Ok(()),
+            Ok(Some(fenced)) => {
+                self.group_changed = true;
+                fenced
+            }
+            Err(Failure::Busy(error)) => error,
+            Err(failure) => return Err(self.dir.error(failure)),
+        };
+        if wait {
+            return Err(error);
+        }
+        self.pending.push(MemberEvent::CommitFailed(error));
+        Ok(())
+    }
+
+    fn release(&mut self, partitions: &[Partition]) {
+        self.owned.remove_all(partitions);
+        let id = &self.id;
+        let keys: Vec<_> =
+            partitions.iter().map(|one| partition_key(&one.topic, one.number)).collect();
+        // If this fails, the next synchronisation frees the partitions that
+        // are not read here, or reports the error.
+        let _ = self.dir.write_within(SHORT_LOCK_WAIT, false, |tx| {
+            groups::change(tx, &self.settings.name, |state| {
+                state.owners.retain(|key, owner| owner != id || !keys.contains(key));
+                Ok(())
+            })
+        });
+        self.group_changed = true;
+    }
+
+    fn start_offset(&self, partition: &Partition) -> Option<i64> {
+        self.owned.start_offset(partition)
+    }
+
+    fn end_offset(&self, partition: &Partition) -> Option<i64> {
+        self.owned.end_offset(partition)
+    }
+
+    fn identity(&self) -> Vec<u8> {
+        self.id.clone().into_bytes()
+    }
+
+    fn leave(&mut self, timeout: Duration) {
+        if self.lock.is_none() {
+            return;
+        }
+        self.owned.clear();
+        let (id, dir) = (&self.id, &self.dir);
+        // If this fails, the others find the member's lock free.
+        let _ = dir.write_within(dir.answer_timeout().min(timeout), false, |tx| {
+            groups::change(tx, &self.settings.name, |state| {
+                state.remove(id);
+                let partitions = groups::partitions(tx.conn, dir, state)?;
+                state.rebalance(&partitions);
+                Ok(())
+            })
+        });
+        self.lock = None;
+    }
+}
+
+impl Drop for LocalMember {
+    fn drop(&mut self) {
+        self.leave(self.dir.answer_timeout());
+    }
+}
+
+/// Watches the channels of the group's topics, and that of all changes.
+fn watch(dir: &LogDir, settings: &GroupSettings) -> Result<(FileWatch, Option<WatchId>)> {
+    let watch = FileWatch::new();
+    let changes = watch.add(dir.path(), CHANGES)?;
+    for topic in &settings.topics {
+        watch.add(dir.path(), channel_of(topic))?;
+    }
+    Ok((watch, changes))
+}
+
+/// Moves a commit behind the end to the end. Its records are gone, for example
+/// after a power failure with `durable` off.
+fn clamp(commit: &mut Commit, end: i64) -> Option<LogError> {
+    let Commit { topic, partition, offset, metadata } = commit;
+    if *offset <= end {
+        return None;
+    }
+    let message = format!(
+        "{topic}/{partition} is committed to {offset} and ends at {end}: records are gone, or were \
+         written anew; the group goes on at {end}; seek to read from before"
+    );
+    (*offset, *metadata) = (end, String::new());
+    Some(LogError::new(ErrorKind::Corrupt, message))
+}
