@@ -290,3 +290,19 @@ fn processes_agree_on_the_ticks_of_a_clock_that_was_ahead() {
         Step(Op::Pause, 1332035039),
     ]);
 }
+
+#[test]
+fn jobs_of_a_process_that_was_taken_for_dead_and_dies_are_reclaimed_again() {
+    run_again(&[
+        Step(Op::Kill, 2345743209),
+        Step(Op::Kill, 3169213663),
+        Step(Op::Fetch, 2848994340),
+        Step(Op::RequestLost, 2243540593),
+        Step(Op::Unique, 3484237410),
+        Step(Op::Stall, 2207711352),
+        Step(Op::Recover, 2024312082),
+        Step(Op::Recover, 2067756471),
+        Step(Op::Fetch, 343313443),
+        Step(Op::KillInAck, 9818997),
+    ]);
+}

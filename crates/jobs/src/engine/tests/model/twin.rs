@@ -180,7 +180,7 @@ impl TwinStore {
         if known.windows(2).all(|two| two[1].score - two[0].score > DISTINCT_S / 2.0) {
             return Ok(());
         }
-        known.sort_by_key(without_row);
+        known.sort_by(|a, b| a.score.total_cmp(&b.score).then(a.payload.cmp(&b.payload)));
         for (index, entry) in known.iter().rev().enumerate() {
             let at = now_s - (index + 1) as f64 * DISTINCT_S;
             let twin = real.iter().find(|other| other.payload == entry.payload);
@@ -210,16 +210,21 @@ impl TwinStore {
 }
 
 /// A time to a tenth of a millisecond: stores write different numbers of digits.
-fn rough(at: f64) -> i64 {
-    (at * 1e4).round() as i64 / 2
+#[derive(Clone, Copy, Debug)]
+struct Rough(f64);
+
+impl PartialEq for Rough {
+    fn eq(&self, other: &Self) -> bool {
+        (self.0 - other.0).abs() < 1e-4
+    }
 }
 
-fn rough_due(due: &DueSummary) -> (usize, Option<i64>) {
-    (due.moved, due.next_at.map(rough))
+fn rough_due(due: &DueSummary) -> (usize, Option<Rough>) {
+    (due.moved, due.next_at.map(Rough))
 }
 
-fn without_row(entry: &JobEntry) -> (i64, String) {
-    (rough(entry.score), String::from_utf8_lossy(&entry.payload).into_owned())
+fn without_row(entry: &JobEntry) -> (String, Rough) {
+    (String::from_utf8_lossy(&entry.payload).into_owned(), Rough(entry.score))
 }
 
 macro_rules! same {
@@ -291,7 +296,7 @@ impl Store for TwinStore {
     ) -> Result<Vec<Grant>> {
         let one = |grant: &Grant| match grant {
             Grant::Now => None,
-            Grant::Behind { limit, at } => Some((*limit, at.map(rough))),
+            Grant::Behind { limit, at } => Some((*limit, at.map(Rough))),
         };
         let seen = |grants: &Vec<Grant>| grants.iter().map(one).collect::<Vec<_>>();
         self.both("acquire", seen, |store| store.acquire(owner, asks, now_s))
@@ -312,7 +317,13 @@ impl Store for TwinStore {
         let mut owners = self.both("owners", seen, |store| store.owners())?;
         owners.sort_by(|a, b| a.identity.cmp(&b.identity));
         let control = self.control.lock();
+        let place =
+            owners.iter().map(|owner| owner.process_key.clone()).find(|key| !key.is_empty());
         for owner in owners.iter_mut().filter(|owner| control.gone.contains(&owner.identity)) {
+            // It was taken for dead, and has claimed again since: only its lease, by the real clock, tells that it died.
+            if owner.process_key.is_empty() {
+                owner.process_key = place.clone().unwrap_or_default();
+            }
             let mut parts: Vec<&str> = owner.process_key.split(' ').collect();
             if parts.len() > 3 {
                 // Another process has its pid now.
@@ -359,7 +370,7 @@ impl Store for TwinStore {
             let mut found: Vec<_> = found.iter().map(without_row).collect();
             // Entries of a set whose times are the same have no order.
             if !matches!(from, JobLocation::Queue(_)) {
-                found.sort();
+                found.sort_by(|(a, at), (b, other)| a.cmp(b).then(at.0.total_cmp(&other.0)));
             }
             found
         };
