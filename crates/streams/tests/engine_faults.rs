@@ -4,7 +4,7 @@ mod engine_support;
 
 use chaton_core::engine::Engine as _;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chaton_streams::batch::{Batch, BatchKind, BatchOutcome, BatchVerdict};
 use chaton_streams::engine::RouteSettings;
@@ -197,6 +197,18 @@ fn a_full_queue_loses_nothing() {
         batch.finish(BatchOutcome::Done);
     }
     assert!(harness.engine.wait_idle(LONG));
+}
+
+#[test]
+fn a_full_queue_wakes_nobody_while_it_is_full() {
+    let log = MemoryLog::new(2);
+    (0..2).for_each(|number| log.write(number, 500, keyless));
+    let harness = EngineHarness::with(log, settings(vec![route("events")]), Queue::new(1));
+    until("a refusal", || harness.engine.stats().totals.refused > 0);
+    let ticks = Instant::now() + Duration::from_millis(1_500);
+    let wakes = || harness.engine.stats().totals.wakes;
+    until("a second without room", || Instant::now() > ticks);
+    assert!(wakes() <= 20, "{}", wakes());
 }
 
 #[test]

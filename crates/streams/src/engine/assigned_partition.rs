@@ -314,8 +314,9 @@ impl AssignedPartition {
         let batches = self.next_batches(&mut inner, now);
         let notify = self.needs_thread(&inner);
         drop(inner);
-        self.submit(batches);
-        if notify {
+        // What a full queue refuses is ready, so that less is to be fetched.
+        let is_whole = self.submit(batches);
+        if notify && (is_whole || self.needs_thread(&self.inner.lock())) {
             self.group.notify();
         }
         self.group.context.idle_wait.changed();
@@ -345,22 +346,26 @@ impl AssignedPartition {
         own.collect()
     }
 
-    /// Puts batches into the queue. Where others wait for room, it waits behind them.
-    fn submit(self: &Arc<Self>, batches: Vec<Arc<Batch>>) {
+    /// Puts batches into the queue. Where others wait for room, it waits behind them. Returns whether there was
+    /// room for all.
+    fn submit(self: &Arc<Self>, batches: Vec<Arc<Batch>>) -> bool {
         if batches.is_empty() {
-            return;
+            return true;
         }
         let context = &self.group.context;
+        let mut is_whole = true;
         for batch in batches {
             let waits = context.room.is_crowded() && !self.room_wait.is_trying();
             let submitted = if waits { Err(batch) } else { context.feed.submit(batch) };
             if let Err(batch) = submitted {
+                is_whole = false;
                 self.inner.lock().state.refused(&batch);
                 context.counters.refused.fetch_add(1, Ordering::Relaxed);
                 context.room.refuse(self.clone());
             }
         }
         context.feed.flush();
+        is_whole
     }
 }
 
