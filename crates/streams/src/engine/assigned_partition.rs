@@ -263,6 +263,11 @@ impl AssignedPartition {
         self.inner.lock().state.uncommitted();
     }
 
+    /// See [`PartitionState::is_dirty`].
+    pub fn is_dirty(&self) -> bool {
+        self.inner.lock().state.is_dirty()
+    }
+
     pub fn is_drained(&self) -> bool {
         self.inner.lock().state.is_drained()
     }

@@ -139,7 +139,10 @@ impl Poller {
             dirty |= actions.dirty;
             over |= actions.over;
             self.behind |= actions.behind;
+            let fetches = actions.fetch.is_some();
             more |= self.perform(&partition, actions, now);
+            // A fetch passes offsets without records, and records that are gone.
+            dirty |= fetches && partition.is_dirty();
         }
         self.update_ends(now);
         self.tell_overdue(now);
