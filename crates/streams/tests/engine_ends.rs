@@ -120,7 +120,7 @@ fn a_batch_that_ends_during_a_commit_is_committed_before_the_stop() {
         notice.finish(BatchOutcome::Done);
     }
     assert!(!harness.engine.wait_idle(Duration::from_millis(5)));
-    harness.log.release_commits();
+    harness.log.release();
     assert!(harness.engine.wait_idle(LONG));
     harness.engine.stop();
     assert_eq!((harness.committed(0), harness.committed(1)), (Some(10), Some(10)));

@@ -395,6 +395,27 @@ fn a_transaction_whose_end_is_unknown_is_not_repeated_before_the_log_knows() {
 }
 
 #[test]
+fn a_transaction_that_began_before_its_partition_was_lost_commits_nothing_afterwards() {
+    let log = MemoryLog::new(1);
+    log.write(0, 10, keyless);
+    let route = RouteSettings { transactional: true, ..route("events") };
+    let harness = EngineHarness::new(log.clone(), settings(vec![route]));
+    let batch = harness.batch_of(0..10);
+    log.state.lock().hold_transactors = true;
+    let records = vec![OwnedRecord { topic: "out".into(), ..OwnedRecord::default() }];
+    let late = batch.clone();
+    let thread = std::thread::spawn(move || late.transact(records, Some(9)));
+    until("a producer that is being made", || log.state.lock().transactors.len() == 1);
+    // Others had the partition meanwhile, and it comes back.
+    log.lose(0);
+    until("the loss", || batch.is_revoked());
+    until("the new assignment", || harness.engine.stats().groups[0].partitions.len() == 2);
+    log.release();
+    assert_eq!(thread.join().unwrap().unwrap_err().kind, ErrorKind::Fenced);
+    assert_eq!((log.written("out").len(), harness.committed(0)), (0, None));
+}
+
+#[test]
 fn a_dead_letter_that_is_too_large_is_written_with_less_of_its_record() {
     let log = MemoryLog::new(1);
     let value = |bytes: usize| OwnedRecord {
@@ -470,4 +491,28 @@ fn offsets_without_a_record_at_the_end_are_committed() {
     harness.batch_of([12]).finish(BatchOutcome::Done);
     until("the next commit", || harness.committed(0) == Some(13));
     harness.end();
+}
+
+#[test]
+fn offsets_without_a_record_are_committed_that_are_read_right_before_a_wait() {
+    let log = MemoryLog::new(2);
+    log.write(0, 3, keyless);
+    let harness = EngineHarness::new(
+        log.clone(),
+        settings(vec![RouteSettings { batch: 1, ..route("events") }]),
+    );
+    let batch = harness.batch_of([0]);
+    // All is fetched, and so much is ready that nobody asks the log for more.
+    until("two ready records", || harness.engine.stats().groups[0].partitions[0].ready == 2);
+    log.add_gap(0, 3);
+    // The group's thread has passed the partition and is held up at the other one.
+    log.state.lock().hold_fetches = Some(1);
+    batch.mark(0);
+    until("a fetch under way", || log.state.lock().held_fetches > 0);
+    batch.finish(BatchOutcome::Done);
+    harness.batch_of([1]).finish(BatchOutcome::Done);
+    harness.batch_of([2]).finish(BatchOutcome::Done);
+    // It commits the records, reads what follows them, and waits.
+    log.release();
+    until("the commit", || harness.committed(0) == Some(6));
 }

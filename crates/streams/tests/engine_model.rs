@@ -58,6 +58,8 @@ type Lane = (u64, usize);
 #[derive(Debug)]
 struct Promise {
     not_before: Instant,
+    /// It has one record.
+    alone: bool,
     /// Of a retry: the records that it may have, and the attempt.
     retry: Option<(Vec<i64>, u32)>,
 }
@@ -192,6 +194,8 @@ struct World {
     written: BTreeMap<Place, u8>,
     /// Records that are done, perhaps of an assignment that no longer counted.
     done: BTreeSet<Place>,
+    /// The records that each batch has copied.
+    copied: BTreeSet<(u64, i64)>,
     /// Records that retention has removed.
     removed: BTreeSet<Place>,
     /// Why batches with these records have failed.
@@ -237,6 +241,7 @@ impl World {
             running: vec![],
             written: BTreeMap::new(),
             done: BTreeSet::new(),
+            copied: BTreeSet::new(),
             removed: BTreeSet::new(),
             failures: BTreeMap::new(),
             promises: BTreeMap::new(),
@@ -370,7 +375,7 @@ impl World {
         let (own, attempt) = (offsets(batch), batch.attempt());
         let is_it = promise.retry.as_ref().is_none_or(|(records, told)| {
             own.iter().all(|offset| records.contains(offset)) && attempt == *told
-        });
+        }) && (!promise.alone || own.len() == 1);
         assert!(is_it, "{}, attempt {attempt}, instead of {promise:?}", batch.describe());
     }
 
@@ -403,10 +408,11 @@ impl World {
         true
     }
 
-    /// Copies records that are not copied yet, with their marks.
+    /// Copies the records that this batch has not copied yet, with their marks. Where a consumer does not know how
+    /// its transaction has ended, it copies again what is handed out again.
     fn transacts(&mut self, batch: &Batch, some: &[i64]) -> bool {
         let number = batch.partition().number;
-        let todo = some.iter().filter(|offset| !self.done.contains(&(number, **offset)));
+        let todo = some.iter().filter(|offset| !self.copied.contains(&(batch.id(), **offset)));
         let copy = |offset: &i64| OwnedRecord {
             topic: "out".into(),
             value: Some(format!("{number}/{offset}").into_bytes()),
@@ -415,7 +421,10 @@ impl World {
         // A mark covers everything before it in the batch.
         let records: Vec<_> = todo.map(copy).collect();
         match batch.transact(records, some.last().copied()) {
-            Ok(()) => self.note_done(batch, some),
+            Ok(()) => {
+                self.copied.extend(some.iter().map(|offset| (batch.id(), *offset)));
+                self.note_done(batch, some);
+            }
             Err(error) if error.kind == ErrorKind::Unknown => {
                 if self.copies().contains_key(&format!("{number}/{}", some[some.len() - 1])) {
                     self.note_done(batch, some);
@@ -454,6 +463,7 @@ impl World {
         let now = Instant::now();
         let verdict = batch.finish(outcome);
         let pauses = self.pausing.remove(&batch.id()) && verdict != BatchVerdict::Dropped;
+        self.check_verdict(batch, &verdict);
         let (in_ms, attempt) = match &verdict {
             BatchVerdict::Retry { in_ms, attempt } => (*in_ms, Some(*attempt)),
             BatchVerdict::Isolated { in_ms } => (*in_ms, None),
@@ -463,10 +473,20 @@ impl World {
         let wait = pause.max(Duration::from_millis(in_ms));
         let retry = attempt.map(|attempt| (offsets(batch), attempt));
         if wait > Duration::ZERO {
-            let promise = Promise { not_before: now + wait, retry };
+            let alone = matches!(verdict, BatchVerdict::Isolated { .. });
+            let promise = Promise { not_before: now + wait, alone, retry };
             self.promises.insert((batch.generation(), batch.lane()), promise);
         }
         verdict
+    }
+
+    /// Attempts are counted, from 2 on again where records were marked, and end with a dead letter.
+    fn check_verdict(&self, batch: &Batch, verdict: &BatchVerdict) {
+        let BatchVerdict::Retry { attempt, .. } = verdict else { return };
+        let what = format!("{}, attempt {}: {verdict:?}", batch.describe(), batch.attempt());
+        assert!(*attempt == batch.attempt() + 1 || *attempt == 2, "{what}");
+        let max = self.route.attempts_max.filter(|_| self.route.dead_letter.is_some());
+        assert!(max.is_none_or(|max| *attempt <= max), "{what}");
     }
 
     fn fail(&mut self, batch: &Batch, class: &'static str) {
@@ -499,9 +519,7 @@ impl World {
     fn lose(&mut self, number: i32) {
         self.disturbed = true;
         self.revoked.remove(&number);
-        self.log.state.lock().fenced.insert(("events".into(), number));
-        self.log.report(MemberEvent::Lost(vec![partition("events", number)]));
-        self.log.report(MemberEvent::Assigned(vec![self.log.assigned(number)]));
+        self.log.lose(number);
     }
 
     fn kill(&mut self) {
@@ -525,6 +543,7 @@ impl World {
         self.stop();
         self.revoked.clear();
         self.promises.clear();
+        self.copied.clear();
         self.pausing.clear();
         (self.engine, self.queue) = start(&self.log, &self.route, self.room);
     }

@@ -433,11 +433,13 @@ impl BatchOwner for AssignedPartition {
         }
         let group = &self.group;
         let mut transactor = self.route.transactor.lock();
+        // Read before: the log refuses it where the partition is lost from here on, even if it comes back at once.
+        let identity = group.identity();
         let (commit, version) = self.inner.lock().state.prepare_transaction(batch, through)?;
         let offset = commit.offset;
         let topic = &self.route.settings.topic;
         let wanted = || !batch.is_revoked();
-        let ended = group.transact(&mut transactor, topic, records, &[commit], &wanted);
+        let ended = group.transact(&mut transactor, topic, records, &identity, &[commit], &wanted);
         if let Err(error) = ended {
             drop(transactor);
             if error.kind == ErrorKind::Unknown && self.is_owned() {

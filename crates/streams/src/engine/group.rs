@@ -155,6 +155,10 @@ impl ConsumerGroup {
         }
     }
 
+    pub fn identity(&self) -> Vec<u8> {
+        self.identity.lock().clone()
+    }
+
     pub fn set_identity(&self, identity: Vec<u8>) {
         *self.identity.lock() = identity;
     }
@@ -172,6 +176,7 @@ impl ConsumerGroup {
         slot: &mut Option<Box<dyn TransactionalProducer>>,
         topic: &str,
         records: &[OwnedRecord],
+        identity: &[u8],
         commits: &[Commit],
         wanted: &dyn Fn() -> bool,
     ) -> log::Result<()> {
@@ -181,8 +186,7 @@ impl ConsumerGroup {
                 slot.insert(self.context.log.transactional_producer(&self.transactional_id(topic))?)
             }
         };
-        let identity = self.identity.lock().clone();
-        let result = transactor.transact(records, &self.settings.name, &identity, commits, wanted);
+        let result = transactor.transact(records, &self.settings.name, identity, commits, wanted);
         if result.as_ref().is_err_and(|error| error.kind == ErrorKind::Fenced) {
             self.identity_doubted.store(true, Ordering::SeqCst);
             self.notify();

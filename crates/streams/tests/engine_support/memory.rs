@@ -26,6 +26,8 @@ pub struct State {
     pub gaps: BTreeMap<(String, i32), i64>,
     /// Clients of an earlier one belong to a process that was killed.
     pub generation: u64,
+    /// The generation of the group: transactions of a member that does not know it are refused.
+    pub epoch: u64,
     /// Partitions that were taken from their member, which does not know yet.
     pub fenced: BTreeSet<(String, i32)>,
     /// The next commits are done, but their answers are lost.
@@ -56,6 +58,11 @@ pub struct State {
     /// Commits block while this is set.
     pub hold_commits: bool,
     pub held_commits: usize,
+    /// Fetches of this partition block while this is set.
+    pub hold_fetches: Option<i32>,
+    pub held_fetches: usize,
+    /// Making a transactional producer takes as long as this is set.
+    pub hold_transactors: bool,
 }
 
 impl State {
@@ -169,10 +176,22 @@ impl MemoryLog {
         offset
     }
 
-    /// Lets blocked commits go on.
-    pub fn release_commits(&self) {
-        self.state.lock().hold_commits = false;
+    /// Lets everything go on that blocks.
+    pub fn release(&self) {
+        let mut state = self.state.lock();
+        (state.hold_commits, state.hold_transactors) = (false, false);
+        state.hold_fetches = None;
         self.changed.notify_all();
+    }
+
+    /// Takes a partition from its member for another one, and gives it back.
+    pub fn lose(&self, number: i32) {
+        let mut state = self.state.lock();
+        state.epoch += 1;
+        state.fenced.insert(("events".into(), number));
+        state.report(MemberEvent::Lost(vec![partition("events", number)]));
+        let assigned = assigned(&state, "events", number);
+        state.report(MemberEvent::Assigned(vec![assigned]));
     }
 
     /// Reports these events to a member, with one poll.
@@ -265,7 +284,7 @@ impl RecordLog for MemoryLog {
         }
         let (log, event_fd, positions) = (self.me(), event_fd.clone(), HashMap::new());
         let (eof, ended, generation) = (group.eof, HashMap::new(), state.generation);
-        let was_notified = false;
+        let (epoch, was_notified) = (state.epoch, false);
         Ok(Box::new(MemoryMember {
             log,
             event_fd,
@@ -273,6 +292,7 @@ impl RecordLog for MemoryLog {
             eof,
             ended,
             generation,
+            epoch,
             was_notified,
         }))
     }
@@ -284,6 +304,9 @@ impl RecordLog for MemoryLog {
     fn transactional_producer(&self, id: &str) -> Result<Box<dyn TransactionalProducer>> {
         let mut state = self.state.lock();
         state.transactors.push(id.into());
+        while state.hold_transactors {
+            self.changed.wait(&mut state);
+        }
         Ok(Box::new(MemoryTransactionalProducer(self.me(), state.generation)))
     }
 
@@ -357,7 +380,10 @@ impl TransactionalProducer for MemoryTransactionalProducer {
         commits: &[Commit],
         _wanted: &dyn Fn() -> bool,
     ) -> Result<()> {
-        assert_eq!(member, b"me");
+        let is_old = member != identity(self.0.state.lock().epoch);
+        if is_old {
+            return Err(LogError::new(ErrorKind::Fenced, "of an older generation of the group"));
+        }
         if let Some(error) = refuses(&self.0.state.lock(), self.1, commits) {
             return Err(error);
         }
@@ -376,6 +402,10 @@ impl TransactionalProducer for MemoryTransactionalProducer {
             true => unknown(),
         }
     }
+}
+
+fn identity(epoch: u64) -> Vec<u8> {
+    format!("me-{epoch}").into_bytes()
 }
 
 /// Why commits of a client of this generation do not count.
@@ -400,6 +430,7 @@ struct MemoryMember {
     eof: bool,
     ended: HashMap<Partition, i64>,
     generation: u64,
+    epoch: u64,
     was_notified: bool,
 }
 
@@ -427,6 +458,7 @@ impl GroupMember for MemoryMember {
         }
         while let Some(event) = state.events.pop_front() {
             if let MemberEvent::Assigned(list) = &event {
+                self.epoch = state.epoch;
                 for assigned in list {
                     let partition = &assigned.partition;
                     state.fenced.remove(&(partition.topic.to_string(), partition.number));
@@ -452,6 +484,10 @@ impl GroupMember for MemoryMember {
     fn fetch(&mut self, partition: &Partition, limits: Limits) -> Result<Option<Chunk>> {
         let mut state = self.log.state.lock();
         state.fetches += 1;
+        while state.hold_fetches == Some(partition.number) {
+            state.held_fetches += 1;
+            self.log.changed.wait(&mut state);
+        }
         fails(&mut state.fail_fetches, "fetching")?;
         let position = self.positions.get_mut(partition).expect("an assigned partition");
         let place = (partition.topic.to_string(), partition.number);
@@ -522,7 +558,7 @@ impl GroupMember for MemoryMember {
     }
 
     fn identity(&self) -> Vec<u8> {
-        b"me".to_vec()
+        identity(self.epoch)
     }
 
     fn leave(&mut self, _timeout: Duration) {

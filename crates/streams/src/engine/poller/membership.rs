@@ -49,15 +49,29 @@ impl Poller {
         let Some(member) = &mut self.member else { return false };
         let mut events = std::mem::take(&mut self.events);
         member.poll(&mut events);
-        if self.group.take_identity_doubt() || !events.is_empty() {
-            self.group.set_identity(member.identity());
-        }
+        let identity =
+            (self.group.take_identity_doubt() || !events.is_empty()).then(|| member.identity());
         let any = !events.is_empty();
+        // Transactions of assignments that are over are not to have the new identity.
+        events.iter().for_each(|event| self.lose_former(event));
+        identity.into_iter().for_each(|identity| self.group.set_identity(identity));
         for event in events.drain(..) {
             self.handle(event, now);
         }
         self.events = events;
         any
+    }
+
+    /// Loses the partitions that the event takes away, or assigns anew.
+    fn lose_former(&mut self, event: &MemberEvent) {
+        match event {
+            MemberEvent::Lost(partitions) => self.lose(partitions),
+            MemberEvent::Assigned(list) => {
+                // The log may assign a partition again without having revoked it.
+                list.iter().for_each(|one| self.lose(std::slice::from_ref(&one.partition)));
+            }
+            _ => {}
+        }
     }
 
     fn handle(&mut self, event: MemberEvent, now: Now) {
