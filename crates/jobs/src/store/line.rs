@@ -8,8 +8,9 @@
 //! was promised. An entry that is gone from the schedule loses its place then. A job that nobody calls is due in the
 //! schedule after some time, and asks again.
 //!
-//! After the clock was set back, what was taken from a rate lies in the future. The next look counts it as taken now, so
-//! that jobs wait for as long as the limit says, and not until the clock is there again.
+//! After the clock was set back, what was taken from a rate lies in the future. The next look of a heartbeat counts it as
+//! taken now, so that jobs wait for as long as the limit says, and not until the clock is there again. Other looks do not:
+//! an acknowledgement that is written late has the time at which its job ended.
 
 use std::collections::BTreeMap;
 
@@ -28,8 +29,8 @@ const AHEAD_S: f64 = 1.0;
 /// Longest time between two looks at a line (s), in case one was missed.
 pub(super) const LOOK_S: f64 = 60.0;
 /// What is later than now by more (s) was written before the clock was set back. The clocks of processes, which take them
-/// from the store, differ by less.
-pub(super) const SKEW_S: f64 = 1.0;
+/// from the store, differ by less, and no heartbeat is under way for longer.
+pub(super) const SKEW_S: f64 = 10.0;
 /// Lines looked at in one heartbeat.
 pub(super) const LOOKS_MAX: usize = 100;
 /// Time between two jobs whose times would be the same (s), so that they keep their order: a time since 1970 has no
@@ -39,11 +40,6 @@ pub(crate) const APART_S: f64 = 1e-6;
 const SAME_S: f64 = 1e-3;
 /// Part of a token that may be missing because of rounding.
 const BUCKET_SLACK: f64 = 1e-9;
-
-/// Whether the time of a line's next look has come, or cannot have been set by this clock.
-pub(super) fn is_due(look_at: f64, now_s: f64) -> bool {
-    look_at <= now_s || look_at > now_s + LOOK_S
-}
 
 /// Who holds the slot of a job that was called and has not asked yet.
 pub(super) fn called(jid: &str) -> String {

@@ -371,8 +371,11 @@ pub(crate) fn a_clock_that_is_set_back_holds_no_rate_up(fresh: OpenFresh<'_>) {
             let jids: &[&str] = &["b", "c"];
             assert!(worker.push("q", if waits { jids } else { &[] }).is_empty());
             worker.now_s -= 5000.0;
-            let (set_s, later) = (worker.now_s, if waits { &[] } else { jids });
+            let later = if waits { &[] } else { jids };
             assert!(worker.push("q", later).is_empty(), "the rate is not exceeded");
+            // The line was looked at.
+            worker.now_s += if waits { 0.0 } else { 61.0 };
+            let set_s = worker.now_s;
             worker.beat();
             for (jid, after_s) in [("b", 100.0), ("c", 200.0)] {
                 let due = worker.entry(jid).score;

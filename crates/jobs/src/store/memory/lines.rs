@@ -107,19 +107,23 @@ impl MemoryData {
         left
     }
 
-    /// Looks at the lines whose time has come.
+    /// Looks at the lines whose time has come, or cannot have been set by this clock.
     pub fn look_at_lines(&mut self, now_s: f64) {
-        let due = self.lines.iter().filter(|(_, line)| is_due(line.look_at, now_s));
+        let is_due = |line: &MemoryLine| line.look_at <= now_s || line.look_at > now_s + LOOK_S;
+        let due = self.lines.iter().filter(|(_, line)| is_due(line));
         let mut due: Vec<_> = due.map(|(name, line)| (line.look_at, name.clone())).collect();
         due.sort_by(|a, b| a.0.total_cmp(&b.0));
         due.truncate(LOOKS_MAX);
-        due.iter().for_each(|(_, name)| self.look_at_line(name, now_s, true));
+        for (_, name) in due {
+            self.limits.set_back(&self.lines[&name].behind, now_s);
+            self.look_at_line(&name, now_s, true);
+        }
     }
 
     /// Calls the first jobs of a line, as far as there are slots, or gives them their times. Unless `always`, only
     /// once its `look_at` is over.
     pub fn look_at_line(&mut self, name: &str, now_s: f64, always: bool) {
-        let line = self.lines.get(name).filter(|line| always || is_due(line.look_at, now_s));
+        let line = self.lines.get(name).filter(|line| always || line.look_at <= now_s);
         let Some(line) = line else { return };
         let (behind, mut first) = (line.behind.clone(), vec![]);
         first.extend(line.waiting.iter().map(|(jid, one)| (jid.clone(), one.clone())));
@@ -170,7 +174,6 @@ impl MemoryData {
         first: &[(String, Waiting)],
         now_s: f64,
     ) -> f64 {
-        self.limits.set_back(behind, now_s);
         let taken = self.limits.taken(behind, now_s);
         let there = |(jid, one): &(String, Waiting)| {
             Ok::<_, Infallible>((one.at, self.schedule.has_at(one.at, jid)))

@@ -70,21 +70,19 @@ pub(super) fn ahead(tx: &SqliteTransaction<'_>, name: &str, place: f64, max: u32
         .query_row(params![name, place, max], |row| Ok(row.get::<_, i64>(0)? as usize))
 }
 
-/// Looks at a line if its time has come: see [`is_due`].
+/// Looks at a line if its time has come.
 pub(super) fn look_if_due(tx: &SqliteTransaction<'_>, name: &str, now_s: f64) -> Result<()> {
     let due = tx
         .conn
-        .prepare_cached("SELECT look_at FROM lines WHERE name=?1")?
-        .query_row([name], |row| row.get(0))
-        .optional()?
-        .is_some_and(|look_at| is_due(look_at, now_s));
+        .prepare_cached("SELECT 1 FROM lines WHERE name=?1 AND look_at<=?2")?
+        .exists(params![name, now_s])?;
     if due {
         look_at(tx, name, now_s)?;
     }
     Ok(())
 }
 
-/// Looks at the lines whose time has come.
+/// Looks at the lines whose time has come, or cannot have been set by this clock.
 pub(super) fn look_at_all(tx: &SqliteTransaction<'_>, now_s: f64) -> Result<()> {
     let due: Vec<String> = tx
         .conn
@@ -93,7 +91,10 @@ pub(super) fn look_at_all(tx: &SqliteTransaction<'_>, now_s: f64) -> Result<()> 
         )?
         .query_map(params![now_s, LOOK_S, LOOKS_MAX as i64], |row| row.get(0))?
         .collect::<Result<_>>()?;
-    due.iter().try_for_each(|name| look_at(tx, name, now_s))
+    due.iter().try_for_each(|name| {
+        usage::set_back(tx, name, now_s)?;
+        look_at(tx, name, now_s)
+    })
 }
 
 /// Calls the first jobs of a line, as far as there are slots, or gives them their times.
@@ -179,7 +180,6 @@ fn is_paused(tx: &SqliteTransaction<'_>, queue: &str) -> Result<bool> {
 }
 
 fn promise(tx: &SqliteTransaction<'_>, name: &str, behind: &Limit, now_s: f64) -> Result<f64> {
-    usage::set_back(tx, behind, now_s)?;
     let taken = usage::taken(tx, behind, now_s)?;
     let mut exists = tx
         .conn

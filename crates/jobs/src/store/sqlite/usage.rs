@@ -47,12 +47,15 @@ pub(super) fn held(
 }
 
 /// What was taken from a rate later than now counts as taken now: the clock was set back.
-pub(super) fn set_back(tx: &SqliteTransaction<'_>, limit: &Limit, now_s: f64) -> Result<()> {
-    let is_bucket = matches!(limit.rule, LimitRule::Bucket { .. });
-    let table = if is_bucket { "buckets" } else { "starts" };
+pub(super) fn set_back(tx: &SqliteTransaction<'_>, line: &str, now_s: f64) -> Result<()> {
+    let (table, key) = match line.split_once(':') {
+        Some(("window", key)) => ("starts", key),
+        Some(("bucket", key)) => ("buckets", key),
+        _ => return Ok(()),
+    };
     tx.conn
         .prepare_cached(&format!("UPDATE {table} SET at=?2 WHERE key=?1 AND at>?2+?3"))?
-        .execute(params![limit.key, now_s, SKEW_S])
+        .execute(params![key, now_s, SKEW_S])
         .map(|_| ())
 }
 

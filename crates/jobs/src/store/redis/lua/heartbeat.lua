@@ -16,6 +16,7 @@ end
 local said = tonumber(ARGV[7])
 for from, to in pairs({['-inf'] = ARGV[7], [string.format('(%.6f', said + LOOK_S)] = '+inf'}) do
   for _, name in ipairs(redis.call('ZRANGEBYSCORE', 'chaton:lines', from, to, 'LIMIT', 0, ARGV[8])) do
+    set_back(name, said)
     look_at_line(name, said)
   end
 end

@@ -1,7 +1,7 @@
 -- Lines of jobs behind limits, see store/line.rs. Of a limit, slots:KEY, window:KEY or bucket:KEY, the sorted set
 -- chaton:line:NAME has the jids by their places, the hash chaton:waits:NAME for each jid the time of its entry in the
 -- schedule and its queue, and under '' the size of the limit. chaton:lines has all lines by the time of the next look.
-local CALLED_S, CALL_MAX, READ_MAX, AHEAD_S, LOOK_S, SKEW_S, APART_S, SAME_S = 10, 100, 1000, 1, 60, 1, 1e-6, 1e-3
+local CALLED_S, CALL_MAX, READ_MAX, AHEAD_S, LOOK_S, SKEW_S, APART_S, SAME_S = 10, 100, 1000, 1, 60, 10, 1e-6, 1e-3
 
 local function kind_of(name) return string.match(name, '^(%a+):') end
 
@@ -39,10 +39,10 @@ local function set_back(name, now)
   local key, time, latest = 'chaton:' .. name, string.format('%.6f', now), now + SKEW_S
   if kind_of(name) == 'bucket' then
     if tonumber(redis.call('HGET', key, 'at') or 0) > latest then redis.call('HSET', key, 'at', time) end
-    return
-  end
-  for _, member in ipairs(redis.call('ZRANGEBYSCORE', key, string.format('(%.6f', latest), '+inf')) do
-    redis.call('ZADD', key, time, member)
+  elseif kind_of(name) == 'window' then
+    for _, member in ipairs(redis.call('ZRANGEBYSCORE', key, string.format('(%.6f', latest), '+inf')) do
+      redis.call('ZADD', key, time, member)
+    end
   end
 end
 
@@ -111,7 +111,6 @@ end
 
 -- Gives the first jobs of the line the times of the next tokens.
 local function promise(name, now, max, span)
-  set_back(name, now)
   local token_at, token, gone, first, last = tokens(name, now, max, span), 0, 0, nil, nil
   while gone < READ_MAX do
     local jid = at_rank(name, token)
@@ -151,10 +150,10 @@ local function look_at_line(name, now)
   end
 end
 
--- The same unless the time of its next look is still to come, as far as this clock can have set it.
+-- The same unless the time of its next look is still to come.
 local function look_if_due(name, now)
-  local look_at = tonumber(redis.call('ZSCORE', 'chaton:lines', name) or 0)
-  if look_at <= now or look_at > now + LOOK_S then look_at_line(name, now) end
+  local look_at = redis.call('ZSCORE', 'chaton:lines', name)
+  if not look_at or tonumber(look_at) <= now then look_at_line(name, now) end
 end
 
 -- A job joins the line: its place, its time and queue, the size of the limit, and whether that is newer than the
