@@ -76,7 +76,7 @@ module Chaton
     end
 
     def run_command(command, name, rest)
-      arguments = Arguments.new(rest, options: command.options, switches: command.switches, wraps: command.wraps?)
+      arguments = Arguments.new(rest, options: command.options, switches: command.switches)
       return help(rest == @argv ? nil : name, command) if arguments.switch?("--help")
       return version if arguments.switch?("--version")
 

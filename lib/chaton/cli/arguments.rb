@@ -30,11 +30,9 @@ module Chaton
       # @param argv [Array<String>] without the command
       # @param options [Array<Config::Option>] those the command takes
       # @param switches [Array<String>] further flags without a value
-      # @param wraps [Boolean] whether the first argument that is not a flag, and all after it, are not parsed
-      def initialize(argv, options:, switches: [], wraps: false)
+      def initialize(argv, options:, switches: [])
         @options = options.flat_map { |option| option.flags.map { |flag| [flag, option] } }.to_h
         @switches = switches.to_h { |switch| [switch, switch] }.merge(COMMON)
-        @wraps = wraps
         @given = {}
         @rest = []
         @problems = []
@@ -61,7 +59,6 @@ module Chaton
         until argv.empty?
           argument = argv.shift
           return @rest.concat(argv) if argument == "--"
-          return @rest.push(argument, *argv) if @wraps && !argument.start_with?("-")
 
           argument.start_with?("-") && argument != "-" ? flag(argument, argv) : @rest << argument
         end

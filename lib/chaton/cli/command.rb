@@ -14,9 +14,6 @@ module Chaton
       # @return [Array<String>] further flags without a value
       def self.switches = []
 
-      # @return [Boolean] whether its arguments are another program's command line
-      def self.wraps? = false
-
       # @param argv [Array<String>] the whole command line, to start again with
       def initialize(arguments, argv:, out:, err:)
         @arguments = arguments

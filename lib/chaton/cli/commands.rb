@@ -7,11 +7,10 @@ module Chaton
       # Name => what it does.
       ALL = {
         "serve" => "serve the application; what `chaton` does without a command",
-        "run" => "run any command with the allocator and heap settings of a server; `chaton run -- COMMAND`",
         "check" => "load the configuration and the application, print the plan; status 1 if anything is wrong",
         "init" => "write config/chaton.rb from the configuration of Puma, Sidekiq and Karafka",
         "status" => "print what a running server is doing",
-        "top" => "watch the same on a screen: rates, threads, memory, and what a worker runs",
+        "top" => "print the same again every two seconds, with rates and what the workers run",
         "dashboard" => "print a link that opens the page of a running server, once, and open it",
         "quiet" => "let a running server take no new connections, jobs and records, and finish those it has",
         "stop" => "let a running server finish its running work, and exit",

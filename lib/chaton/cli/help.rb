@@ -13,7 +13,6 @@ module Chaton
       INDENT = 30
       # Switch => what it does.
       SWITCHES = {
-        "--quiet" => "Print no summary at the end.",
         "--json" => "Print it as JSON, for programs.",
         "--all" => "All: of a place's jobs, or of the settings.",
         "--no-open" => "Only print the link.",
@@ -77,8 +76,7 @@ module Chaton
 
       def self.of_single(name, command)
         file = command.options.any? { |option| option.name == :workers } ? " [config.ru]" : ""
-        program = command.wraps? ? " [--] COMMAND [ARGUMENTS]" : ""
-        ["chaton #{name}: #{Commands::ALL.fetch(name)}\n", "Usage: chaton #{name}#{file} [options]#{program}\n",
+        ["chaton #{name}: #{Commands::ALL.fetch(name)}\n", "Usage: chaton #{name}#{file} [options]\n",
          options(command.options, command.switches + %w[--help])].join("\n")
       end
 

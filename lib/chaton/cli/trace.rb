@@ -15,7 +15,6 @@ module Chaton
         "start" => ["", "begin to follow a sample of the allocated objects"],
         "stop" => ["", "stop; the profile is kept for `report` until the next start"],
         "status" => ["", "print which workers trace, for how long, and how much they have recorded"],
-        "top" => ["", "print the stacks that hold most, every two seconds, until Ctrl-C; into a pipe once"],
         "report" => ["", "print or write what was recorded: as text, a flame graph, or for a profile viewer"]
       }.freeze
 

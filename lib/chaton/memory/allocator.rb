@@ -11,7 +11,7 @@ module Chaton
     # its memory stays flat. As Ruby code runs under one lock, more arenas gain little.
     class Allocator
       # A process that forks has no background thread, which would not survive the fork; workers switch theirs on.
-      JEMALLOC = "narenas:1,background_thread:%<background>s,dirty_decay_ms:5000,muzzy_decay_ms:5000"
+      JEMALLOC = "narenas:1,background_thread:false,dirty_decay_ms:5000,muzzy_decay_ms:5000"
       # Returns pages to the system at once. Measured with 2.0 and 25 threads that allocate up to 2 MB: half of the peak
       # and a quarter of the memory that stays, for a third more CPU. The first pair is for 2.1 and later, which ignore
       # or translate the older names.
@@ -49,15 +49,13 @@ module Chaton
 
       # @param wanted [Symbol] :auto, :jemalloc, :mimalloc or :system
       # @param env [Hash{String=>String}] as the user set it
-      # @param background [Boolean] whether jemalloc starts its thread at once: for a process that does not fork
       # @param mapped [Array<String>] see {mapped}
       # @param c_library [Symbol] see {c_library}
       # @param trial [#call] variables → an error text, or nil
-      def initialize(wanted, env:, background: false, mapped: Allocator.mapped, c_library: Allocator.c_library,
+      def initialize(wanted, env:, mapped: Allocator.mapped, c_library: Allocator.c_library,
                      trial: PreloadCheck.method(:failure))
         @wanted = wanted
         @env = env
-        @background = background
         @mapped = mapped
         @c_library = c_library
         @trial = trial
@@ -133,7 +131,7 @@ module Chaton
       end
 
       def jemalloc_settings
-        @env["MALLOC_CONF"] ? {} : { "MALLOC_CONF" => format(JEMALLOC, background: @background) }
+        @env["MALLOC_CONF"] ? {} : { "MALLOC_CONF" => JEMALLOC }
       end
 
       def jemalloc_shape = @env["MALLOC_CONF"] ? "with your MALLOC_CONF" : "one arena"

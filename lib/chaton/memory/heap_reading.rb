@@ -4,11 +4,11 @@ module Chaton
   module Memory
     # Figures of Ruby's heap, from which the next start derives its sizes.
     module HeapReading
-      # @return [Hash{Symbol=>Object}] ruby: its version; live_slots, old_objects, heap_pages, slots_per_page; pools:
+      # @return [Hash{Symbol=>Object}] live_slots, old_objects, heap_pages, slots_per_page; pools:
       #   for each slot size its bytes and its live objects. Useful right after a collection only.
       def self.take
         stat = GC.stat
-        { ruby: RUBY_VERSION, live_slots: stat.fetch(:heap_live_slots), old_objects: stat.fetch(:old_objects),
+        { live_slots: stat.fetch(:heap_live_slots), old_objects: stat.fetch(:old_objects),
           heap_pages: stat.fetch(:heap_allocated_pages) { stat.fetch(:heap_eden_pages, 0) },
           slots_per_page: GC::INTERNAL_CONSTANTS.fetch(:HEAP_PAGE_OBJ_LIMIT) { average(stat) }, pools: pools(stat) }
       end

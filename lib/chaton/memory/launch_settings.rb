@@ -32,7 +32,7 @@ module Chaton
         @entry = cache.read
         @loads = loads
         @allocator = allocator.choice
-        @heap = Heap.shape(ruby, Heap::Intent.of(settings), @entry&.reading)
+        @heap = Heap.shape(RUBY_VERSION, Heap::Intent.of(settings), @entry&.reading)
       end
 
       # @return [Hash{String=>String}] variables to set; empty if nothing has to change
@@ -67,12 +67,6 @@ module Chaton
       end
 
       private
-
-      # A program started by `chaton run` may use another Ruby.
-      def ruby
-        named = @entry&.reading&.fetch(:ruby, nil).to_s
-        named.match?(/\A\d+\.\d+/) ? named : RUBY_VERSION
-      end
 
       # Our library goes first, because the first one that defines malloc is used.
       def preload

@@ -3,8 +3,6 @@
 require "test_helper"
 require "support/trace_command"
 require "chaton/cli/trace/answer_socket"
-require "io/console"
-require "pty"
 require "zlib"
 
 # `chaton trace` with a real server: it finds the leak of examples/leak, fails no request, and leaves no files behind.
@@ -28,7 +26,6 @@ class TraceTest < Minitest::Test
     text = trace!(server, "report")
     assert_operator text.index(/config\.ru:\d+/), :<=, text.index(at_leak), text
     assert_equal text[/config\.ru:\d+/], at_leak, text
-    assert_match(/\Aworker 0 \(pid \d+\)  traces .*#{at_leak}/m, trace!(server, "top"))
     assert_viewers_read(server)
     # One worker may have had nearly all of the requests.
     assert_operator trace_status(server).sum { |one| one["sampled"] }, :>, LEAKED / 4
@@ -78,21 +75,6 @@ class TraceTest < Minitest::Test
     _, err, status = chaton_trace(server, "status", "--worker", "7")
     assert_equal 1, status
     assert_equal "chaton: there is no worker 7 that is ready; `chaton status` lists them\n", err
-  end
-
-  def test_top_on_a_terminal_until_ctrl_c
-    server = boot_leak
-    trace!(server, "start")
-    command = [RbConfig.ruby, "-I", Server::LIB, Server::EXE, "trace", "top"]
-    PTY.spawn({ "RACK_ENV" => "production" }, *command, chdir: server.dir) do |terminal, keyboard, pid|
-      terminal.winsize = [20, 100]
-      seen = +""
-      seen << terminal.readpartial(4096) until seen.scan("\e[2J\e[H").size == 2 && seen.end_with?("\n")
-      keyboard.write("\x03")
-      assert_equal 0, Process.wait2(pid).last.exitstatus
-      assert_match(/worker 0 \(pid \d+\)  traces  .*\n.*worker 1 \(pid \d+\)  traces/, seen)
-    end
-    assert_clean_end(server)
   end
 
   def test_tracing_from_the_start_if_configured

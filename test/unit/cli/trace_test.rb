@@ -120,25 +120,6 @@ class CLITraceTest < CLICase
     assert_empty @asked
   end
 
-  def test_top
-    head = /\Aworker 0 \(pid 100\)  traces  12 s  windows 61  sampled 12,345 .*\n.*\n\nrendered\n\z/
-    render { assert_match(head, trace("top")[1]) }
-    render { trace("top", "--by", "allocated") }
-    assert_equal "allocated", @rendered.last[2]
-  end
-
-  def test_top_on_a_terminal_until_it_is_ended
-    out = Terminal.new
-    looks = 0
-    Chaton::CLI::Trace.find("top").define_method(:sleep) { |_| (looks += 1) < 3 || raise(Interrupt) }
-    render { Chaton::CLI.start(%w[trace top --control-socket control.sock], out: out, err: StringIO.new) }
-    assert_equal 3, out.string.scan("\e[2J\e[H").size
-    assert_equal 4, out.string.split("\e[2J\e[H").last.lines.size
-    assert_operator out.string.lines.map { |line| line.chomp.size }.max, :<=, 30 + "\e[2J\e[H".size
-  ensure
-    Chaton::CLI::Trace::Top.remove_method(:sleep)
-  end
-
   def test_an_answer_without_end
     socket.open(beside: "#{@root}/control.sock") do |box|
       texts = [answer(0), "#{answer(1)}#{"x" * 2000}", "y" * 2000]

@@ -14,9 +14,9 @@ class AllocatorTest < Minitest::Test
 
   def teardown = FileUtils.remove_entry(@dir)
 
-  def choice(wanted = :auto, env = {}, mapped: [], c_library: :glibc, trial: ->(_) {}, **options)
+  def choice(wanted = :auto, env = {}, mapped: [], c_library: :glibc, trial: ->(_) {})
     Chaton::Memory::Allocator.new(wanted, env: { Library::VARIABLE => @dir, **env }, mapped: mapped,
-                                          c_library: c_library, trial: trial, **options).choice
+                                          c_library: c_library, trial: trial).choice
   end
 
   def install(name) = FileUtils.cp(BUNDLED, "#{@dir}/#{name}").then { "#{@dir}/#{name}" }
@@ -28,7 +28,6 @@ class AllocatorTest < Minitest::Test
                  [choice.name, choice.path, choice.env, choice.missed]
     assert_equal "allocator: jemalloc 5.3.1 (#{path}), one arena; chosen because it is installed, and it is the " \
                  "fastest and smallest under one Ruby lock", choice.to_s
-    assert_equal CONF.sub("false", "true"), choice(background: true).env["MALLOC_CONF"]
     assert_match(/the configuration asks for it/, choice(:jemalloc).why)
   end
 

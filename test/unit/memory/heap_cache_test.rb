@@ -10,7 +10,7 @@ require "chaton/memory/heap_cache"
 require "chaton/telemetry/log"
 
 class HeapCacheTest < Minitest::Test
-  READING = { ruby: RUBY_VERSION, live_slots: 5000, old_objects: 4000, heap_pages: 30, slots_per_page: 409,
+  READING = { live_slots: 5000, old_objects: 4000, heap_pages: 30, slots_per_page: 409,
               pools: [[40, 5000]] }.freeze
 
   def setup

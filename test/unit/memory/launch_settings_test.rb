@@ -9,7 +9,7 @@ require "chaton/memory/launch_settings"
 
 class LaunchSettingsTest < Minitest::Test
   Memory = Chaton::Memory
-  READING = { ruby: RUBY_VERSION, live_slots: 450_000, old_objects: 440_000, pools: [[40, 450_000]] }.freeze
+  READING = { live_slots: 450_000, old_objects: 440_000, pools: [[40, 450_000]] }.freeze
 
   # An allocator with a given choice.
   Chosen = Struct.new(:choice)

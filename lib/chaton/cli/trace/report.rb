@@ -1,16 +1,14 @@
 # frozen_string_literal: true
 
 require "fileutils"
+require_relative "../../native"
 require_relative "command"
-require_relative "rendering"
 
 module Chaton
   class CLI
     module Trace
       # chaton trace report
       class Report < Command
-        include Rendering
-
         # Extension of a file => format.
         ENDINGS = { ".svg" => :svg, ".pb" => :pprof, ".gz" => :pprof, ".pprof" => :pprof, ".collapsed" => :collapsed,
                     ".folded" => :collapsed }.freeze
@@ -29,12 +27,18 @@ module Chaton
           refuse_terminal(format) unless file
           result = ask_workers("report")
           warn_of(result)
-          text = render(result.answers, format, by)
+          text = render(result.answers, format, by || :live)
           file ? write(file, text) : print_out(text)
           0
         end
 
         private
+
+        # @return [String] the profiles of several workers as one text, or bytes
+        def render(answers, format, by)
+          title = "chaton, #{answers.map { |answer| "worker #{answer.worker} (pid #{answer.pid})" }.join(", ")}"
+          Native.render_profile(answers.map(&:body), format.to_s, by.to_s, title)
+        end
 
         def format_of(file)
           ending = File.extname(file)
