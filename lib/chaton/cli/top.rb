@@ -21,6 +21,7 @@ module Chaton
       RUNNING_MAX = 10
       # Draws over the former frame, without clearing it first, and cuts lines that are wider than the terminal.
       BEGIN_FRAME = "\e[?7l\e[H"
+      # Clears what is left of it, and lines are wrapped again.
       END_FRAME = "\e[J\e[?7h"
       # A terminal that does not tell its size.
       ROWS = 24

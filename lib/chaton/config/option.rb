@@ -17,12 +17,11 @@ module Chaton
     # - development: the default in that environment, if it differs
     # - flags: of the command line; placeholder: for their value, nil if they take none
     # - env: environment variables, of which the first one that is set counts; read: a Proc over env instead
-    # - key: the keyword of `queue` or `topic`; also: further names in the same scope; puma: Puma's names, at the top;
-    #   formerly: old names, which are accepted with a note
+    # - key: the keyword of `queue` or `topic`; also: further names in the same scope; puma: Puma's names, at the top
     # - into: the option that takes the value
     # - outside: of scope :web, but a field of the plan itself, not of its `web`
     Option = Struct.new(:name, :group, :scope, :type, :says, :default, :default_text, :development, :flags,
-                        :placeholder, :env, :read, :key, :also, :puma, :formerly, :into, :outside,
+                        :placeholder, :env, :read, :key, :also, :puma, :into, :outside,
                         keyword_init: true) do
       # @return [Option] inside the block of a scope
       def self.in(scope, name, group, type, default, says, **rest)
@@ -40,7 +39,7 @@ module Chaton
         self.in(scope, name, scope, type, default, says, key: key, **rest)
       end
 
-      def initialize(scope: :top, flags: [], env: [], also: [], puma: [], formerly: [], **rest)
+      def initialize(scope: :top, flags: [], env: [], also: [], puma: [], **rest)
         super
         freeze
       end

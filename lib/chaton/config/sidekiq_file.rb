@@ -115,7 +115,7 @@ module Chaton
         name = [@env[PROVIDER].to_s, URL].find { |variable| !variable.empty? }
         url = @env[name].to_s
         if url.empty?
-          store = StoreAddress.default(root: @root, environment: @environment)
+          store = StoreAddress.default(environment: @environment)
           return @sources.note(@origin, "no #{name} in the environment and no jobs { store … }: jobs are stored " \
                                         "in #{store}, where Sidekiq does not find them")
         end

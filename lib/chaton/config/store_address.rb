@@ -9,15 +9,10 @@ module Chaton
       # Scheme of a path.
       SQLITE = "sqlite://"
 
-      # The default of versions in which all environments shared a store.
-      SHARED = "storage/chaton.db"
-
-      # @param settings [Hash{Symbol=>Object}] :root and :environment
+      # @param settings [Hash{Symbol=>Object}] :environment
       # @return [String] the store of the environment, where none is set
       def self.default(settings)
-        own = "storage/chaton_#{settings.fetch(:environment)}.db"
-        old = [own, SHARED].map { |path| File.exist?(File.join(settings.fetch(:root), path)) } == [false, true]
-        "#{SQLITE}#{old ? SHARED : own}".freeze
+        "#{SQLITE}storage/chaton_#{settings.fetch(:environment)}.db".freeze
       end
 
       # @param root [String] the directory a relative path starts from

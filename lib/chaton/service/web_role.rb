@@ -7,7 +7,6 @@ require_relative "../web/handler"
 require_relative "../web/https_only"
 require_relative "../web/public_files"
 require_relative "../web/sendfile"
-require_relative "../web/warm_up"
 require_relative "service_role"
 
 module Chaton
@@ -35,9 +34,7 @@ module Chaton
       #
       # @param native_pool [Native::Pool]
       def start(native_pool)
-        envs = templates
-        Web::WarmUp.new(@plan, app: @app, template: envs.first, log: @log).call
-        @engine = Native::Web.start(native_pool, listeners, envs)
+        @engine = Native::Web.start(native_pool, listeners, templates)
       end
 
       # Reads the files of the certificates again.

@@ -23,13 +23,8 @@ class JobsConfigTest < ConfigCase
     assert_equal "#{@root}/storage/chaton_development.db", jobs.store_file
   end
 
-  def test_each_environment_has_a_store_unless_an_older_one_is_there
-    write("storage/chaton.db", "")
-    assert_equal "#{@root}/storage/chaton.db", plan("jobs { }", environment: "production").jobs.store_file
-    write("storage/chaton_production.db", "")
+  def test_each_environment_has_a_store
     assert_equal "#{@root}/storage/chaton_production.db", plan("jobs { }", environment: "production").jobs.store_file
-    assert_equal "#{@root}/storage/chaton.db", plan("jobs { }", environment: "test").jobs.store_file
-    File.delete(File.join(@root, "storage/chaton.db"))
     assert_equal "#{@root}/storage/chaton_test.db", plan("jobs { }", environment: "test").jobs.store_file
   end
 
@@ -38,15 +33,6 @@ class JobsConfigTest < ConfigCase
     assert_equal [nil, 2.0], of.call("")
     assert_equal [10 << 20, 0.5], of.call("reliable_push \"10 MB\"\nreliable_push_timeout 0.5")
     assert_match(/reliable_push must be none, or bytes from 64 KiB to 1 GiB/, refused("reliable_push 10"))
-  end
-
-  def test_the_old_name_of_ack_delay_is_accepted_with_a_note
-    %w[settle_s settle].each do |old|
-      found = plan("jobs do\n#{old} 0.01\nend")
-      assert_in_delta 0.01, found.jobs.ack_delay_s
-      assert_match(/:2: #{old} is now ack_delay_s; the old name is still accepted\z/, found.notes.join)
-    end
-    assert_match(/settle_s must be seconds/, refused("settle_s :soon"))
   end
 
   def test_queues_in_their_three_forms

@@ -25,7 +25,6 @@ module Chaton
       def self.define(options)
         options.each do |option|
           [option.name, *option.also].each { |name| define_method(name) { |*values| assign(option, name, values) } }
-          option.formerly.each { |name| define_method(name) { |*values| assign_renamed(option, name, values) } }
         end
       end
 
@@ -49,11 +48,6 @@ module Chaton
       def assign(option, name, values)
         @sources.assign(:file, option, values, here, label: name.to_s)
         nil
-      end
-
-      def assign_renamed(option, name, values)
-        @sources.note(here, "#{name} is now #{option.name}; the old name is still accepted")
-        assign(option, name, values)
       end
 
       def problem(message, suggestion = nil) = @sources.problem(here, message, suggestion)

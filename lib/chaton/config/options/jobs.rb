@@ -15,8 +15,7 @@ module Chaton
       # The job store.
       STORE = [
         Option.in(:jobs, :store, :store, Types::StoreUrl.new, StoreAddress.method(:default),
-                  "Where jobs are stored. If Sidekiq's file is read, REDIS_URL sets it too. While storage/chaton.db " \
-                  "of an older version exists, and not the file of the environment, that is the default.",
+                  "Where jobs are stored. If Sidekiq's file is read, REDIS_URL sets it too.",
                   default_text: "sqlite://storage/chaton_ENVIRONMENT.db",
                   env: %w[CHATON_STORE], flags: %w[--store], placeholder: "URL"),
         Option.in(:jobs, :username, :store, Types::Word.new, nil, "User for Redis; overrides that of the address."),
@@ -99,7 +98,7 @@ module Chaton
                   "Jobs that one process has taken and not started, at most."),
         Option.seconds(:jobs, :ack_delay_s, :jobs, 0.0..1.0, 0.002,
                        "The longest time for which the acknowledgement of a finished job waits to be sent together " \
-                       "with others.", formerly: %i[settle_s settle]),
+                       "with others."),
         Option.seconds(:jobs, :beat_s, :jobs, 0.1..60.0, 3.0, "Time between two heartbeats of a process in the store."),
         Option.seconds(:jobs, :lease_s, :jobs, 1.0..86_400.0, nil,
                        "A process without a heartbeat for this long is dead: another one returns its jobs.",
