@@ -77,8 +77,10 @@ impl Ledger {
                     // For its batch a job is done that client middleware has stopped.
                     job.done |= (outcome == Outcome::Ack) != due && outcome.is_removal();
                     job.dropped |= outcome == Outcome::Discard;
-                    job.died |= matches!(outcome, Outcome::Dead { .. })
-                        || outcome == Outcome::Discard && !due;
+                    // A job that was pushed twice, as the reply was lost, counts once: as the first copy ended.
+                    job.died |= !job.done
+                        && (matches!(outcome, Outcome::Dead { .. })
+                            || outcome == Outcome::Discard && !due);
                 }
             }
         }
