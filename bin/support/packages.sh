@@ -31,6 +31,7 @@ yard|checks that the public API is documented|test
 ruby-railties|Rails example and benchmark: boot|bench
 ruby-activerecord|Rails example and benchmark: model|bench
 ruby-sqlite3|Rails example and benchmark: database|bench
+ruby-capybara|system tests on Chaton|test
 ruby-nokogiri|a native gem whose objects are moved by compaction|test
 ruby-pg|another such gem|test
 libmimalloc2.0|the other allocator that can be chosen|test
