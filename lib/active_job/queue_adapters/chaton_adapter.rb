@@ -1,7 +1,10 @@
 # frozen_string_literal: true
 
 require "active_job"
-require "chaton"
+require "chaton/core"
+require "chaton/rails/job_options"
+
+ActiveSupport.on_load(:active_job) { include Chaton::JobOptions }
 
 # Rails' module.
 module ActiveJob
@@ -9,7 +12,8 @@ module ActiveJob
   module QueueAdapters
     # Runs ActiveJob's jobs on Chaton: `config.active_job.queue_adapter = :chaton`.
     #
-    # The jid is its `provider_job_id`. A class with `sidekiq_options` keeps them. Whether a job waits for the commit of
+    # The jid is its `provider_job_id`. A class has the options of `chaton_options`, or keeps its `sidekiq_options`.
+    # Whether a job waits for the commit of
     # an open transaction is decided by Rails from 7.2 on (`enqueue_after_transaction_commit`). Before, each does.
     class ChatonAdapter < (const_defined?(:AbstractAdapter) ? AbstractAdapter : Object)
       # The class that a worker runs. The name of the wrapped class is in the document too.
@@ -68,11 +72,14 @@ module ActiveJob
       #
       # @return [Integer] how many were enqueued
       def enqueue_all(jobs)
-        jobs.group_by { |job| [job.class, job.queue_name, job.scheduled_at.nil?] }.sum do |(_, _, now), group|
+        jobs.group_by { |job| [declared(job), job.scheduled_at.nil?] }.sum do |(declared, now), group|
           times = group.map { |job| job.scheduled_at.to_f } unless now
-          jids = Chaton::Jobs.client.many(declared(group.first), group.map { |job| [job.serialize] }, at: times)
-          group.zip(jids) { |job, jid| mark(job, jid) if jid }
+          jids = Chaton::Jobs.client.many(declared, group.map { |job| [job.serialize] }, at: times)
+          group.zip(jids) { |job, jid| mark(job, jid) }
           jids.count(&:itself)
+        rescue Chaton::StoreError => e
+          # The other groups may be stored already.
+          refused(group, e)
         end
       end
 
@@ -97,17 +104,31 @@ module ActiveJob
         jid = yield
         return jid if jid || !defined?(ActiveJob::EnqueueError)
 
-        raise ActiveJob::EnqueueError, "#{job.class} is not enqueued: client middleware stopped it, or it is unique " \
-                                       "(unique_for) and an equal job waits or runs"
+        raise not_enqueued(job)
       rescue Chaton::StoreError => e
         raise unless defined?(ActiveJob::EnqueueError)
 
-        raise ActiveJob::EnqueueError, "#{job.class} is not enqueued: #{e.message}"
+        raise not_enqueued(job, e.message)
       end
 
-      def mark(job, jid)
-        job.provider_job_id = jid
-        job.successfully_enqueued = true if job.respond_to?(:successfully_enqueued=)
+      def not_enqueued(job, why = nil)
+        why ||= "client middleware stopped it, or it is unique (unique_for) and an equal job waits or runs"
+        ActiveJob::EnqueueError.new("#{job.class} is not enqueued: #{why}")
+      end
+
+      def mark(job, jid, why = nil)
+        job.provider_job_id = jid if jid
+        # As old as `perform_all_later`.
+        return unless job.respond_to?(:successfully_enqueued=)
+
+        job.successfully_enqueued = !jid.nil?
+        job.enqueue_error = not_enqueued(job, why) if jid.nil? && job.respond_to?(:enqueue_error=)
+      end
+
+      # @return [Integer] how many were enqueued
+      def refused(jobs, error)
+        jobs.each { |job| mark(job, nil, error.message) }
+        0
       end
 
       # Computed once for each class and queue. A class that was loaded again has another declaration.
@@ -117,15 +138,41 @@ module ActiveJob
         owner, known = @declared[key]
         return known if owner.equal?(job.class)
 
+        made = declaration(job)
+        return made if own_limits?(job)
+
         @declared.clear if @declared.size >= DECLARED_MAX
-        declaration(job).tap { |made| @declared[key] = [job.class, made] }
+        @declared[key] = [job.class, made]
+        made
       end
 
       def declaration(job)
         changes = { "queue" => job.queue_name.to_s, "wrapped" => job.class.name }
         changes["enqueue_after_commit"] = false if job.class.respond_to?(:enqueue_after_transaction_commit)
         changes = job.class.get_sidekiq_options.merge(changes) if job.class.respond_to?(:get_sidekiq_options)
+        changes = job.class.chaton_options.merge(changes)
+        limits = limits(job, changes["limit"])
+        changes["limit"] = limits if limits.any?
         Chaton::Jobs::Declaration.new(JobWrapper, JobWrapper.declared.options.merge(changes))
+      end
+
+      # @return [Boolean] whether each job has limits by its arguments
+      def own_limits?(job)
+        given = [job.class.chaton_options["limit"]].flatten.compact
+        job.class.concurrency_key || given.any? { |limit| (limit[:key] || limit["key"]).respond_to?(:call) }
+      end
+
+      # Blocks get the arguments of the job, not what is stored of them.
+      #
+      # @return [Array<Hash>]
+      def limits(job, given)
+        limits = given ? Chaton::Jobs::Limits.read(given, job.class.name) : []
+        limits = limits.map do |limit|
+          limit[:key].respond_to?(:call) ? limit.merge(key: limit[:key].call(*job.arguments)) : limit
+        end
+        return limits unless job.concurrency_limited?
+
+        [*limits, { concurrency: job.concurrency_limit, key: job.concurrency_key }]
       end
 
       def warn_of_priority(job)
