@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../chaton"
+require_relative "core"
 require_relative "boot_signals"
 require_relative "cli/arguments"
 require_relative "cli/commands"

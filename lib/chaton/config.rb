@@ -23,13 +23,36 @@ module Chaton
     # @return [String, nil] the environment of the Rails application that is loaded in this process
     def self.rails_environment = (::Rails.env.to_s if defined?(::Rails.env))
 
+    # @return [String] the directory of the Rails application that is loaded in this process, else the current one
+    def self.root
+      rails = ::Rails.root if defined?(::Rails.root) && ::Rails.application
+      rails ? rails.to_s : Loader.working_directory
+    end
+
     # Reads the configuration in a process that is not a Chaton server, and leaves ENV as it is: the application is
-    # loaded already, and so is its environment.
+    # loaded already, and so is its environment. A mistake in the server's settings is a warning of the plan.
     #
+    # @param given [Hash{Symbol=>Object}] what the application has set, by option
     # @return [Plan]
-    # @raise [Invalid]
-    def self.of_client
-      load({ environment: rails_environment }.compact, env: ENV.to_h)
+    # @raise [Invalid] for mistakes in the settings of jobs and streams
+    def self.of_client(given = {})
+      Loader.new({ environment: rails_environment, **given }.compact, env: ENV.to_h, root: root, client: true).plan
+    end
+
+    # @param section [Symbol] :jobs or :streams
+    # @param given [Hash{Symbol=>Object}] what an application sets in Ruby, by option
+    # @return [Hash{Symbol=>Object}] the same values, checked
+    # @raise [ConfigError]
+    def self.check(section, given)
+      allowed = section == :jobs ? JobsBuilder::IN_RUBY : StreamsBuilder::IN_RUBY.keys
+      what = "Chaton::#{section.capitalize}.configure"
+      given.to_h do |name, value|
+        raise ConfigError, "#{what} takes #{allowed.join(", ")}, not #{name}" unless allowed.include?(name)
+
+        [name, Options[name].cast([value])]
+      rescue Types::Mismatch => e
+        raise ConfigError, "#{what}: #{name} #{e.message}"
+      end
     end
   end
 end

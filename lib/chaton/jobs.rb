@@ -23,7 +23,6 @@ module Chaton
     autoload :ErrorReport, "chaton/jobs/error_report"
     autoload :Failures, "chaton/jobs/failures"
     autoload :GemPushes, "chaton/jobs/gem_pushes"
-    autoload :GemWatch, "chaton/jobs/gem_watch"
     autoload :Handler, "chaton/jobs/handler"
     autoload :Inline, "chaton/jobs/inline"
     autoload :JobList, "chaton/jobs/job_list"
@@ -57,10 +56,11 @@ module Chaton
       # @return [Setup] middleware and handlers of this process
       attr_reader :setup
 
-      # Sets middleware, handlers and blocks for events.
+      # Sets the store, middleware, handlers and blocks for events.
       #
       # @example
       #   Chaton::Jobs.configure do |config|
+      #     config.store Rails.application.credentials.redis_url
       #     config.server_middleware { |chain| chain.add Timing }
       #     config.death_handlers << ->(job, error) { Pager.call(job["jid"], error) }
       #   end
@@ -81,6 +81,32 @@ module Chaton
       def cron
         settings = configured(:jobs, EXAMPLE)
         CronEntry.all(settings, client.native)
+      end
+
+      # @param plan [Config::Plan]
+      # @return [Config::Plan] with the store that the application has set in Ruby
+      # @private
+      def settled(plan)
+        given = setup.given
+        given.empty? || plan.jobs.nil? ? plan : plan.with(jobs: plan.jobs.with_store(given, plan.root))
+      end
+
+      # Reads the configuration, unless this process has one. Mistakes are for the first call that enqueues.
+      #
+      # @private
+      def read_settings
+        @lock.synchronize { configured(:jobs, EXAMPLE) }
+      rescue ConfigError
+        nil
+      end
+
+      # Asks a job to end, in whatever process it runs, or before it starts. It ends when it checks {Job#cancelled?}.
+      #
+      # @param jid [String] what `perform_async` returned, or ActiveJob's `provider_job_id`
+      # @raise [StoreError]
+      def cancel(jid)
+        client.native.cancel(jid)
+        nil
       end
 
       # Sets the plan, for a process that has read its configuration.

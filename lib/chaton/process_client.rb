@@ -11,8 +11,8 @@ module Chaton
       base.instance_variable_set(:@lock, Mutex.new)
     end
 
-    # The client of this process. A worker makes it from its own plan, any other process from CHATON_CONFIG or
-    # config/chaton.rb.
+    # The client of this process. A worker makes it from its own plan, any other process from what the application sets
+    # in Ruby, CHATON_CONFIG or config/chaton.rb.
     #
     # @return [Jobs::Client, Streams::Client]
     # @raise [ConfigError] when the configuration has no such section
@@ -42,12 +42,15 @@ module Chaton
     # @param name [Symbol] :jobs or :streams
     # @param example [String] a section for the error
     def configured(name, example)
-      @plan ||= Chaton.read_configuration
-      found = @plan.public_send(name)
+      plan = @plan || Chaton.read_configuration
+      found = settled(plan).public_send(name)
+      # The application may still set it.
+      @plan = plan if found
       return found if found
 
       raise ConfigError, "no #{name} are configured: write `#{example}` into " \
-                         "#{@plan.config_file || "config/chaton.rb"} (or name the file in CHATON_CONFIG)"
+                         "#{plan.config_file || "config/chaton.rb"} (or name the file in CHATON_CONFIG)" \
+                         "#{plan.warnings.map { |warning| "; #{warning}" }.join}"
     end
 
     # It may come later than the first call.

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../chaton"
+require_relative "core"
 require_relative "config"
 require_relative "native_library"
 require_relative "ruby_release"

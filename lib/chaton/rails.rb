@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 # Lets Rails find the adapter of `config.active_job.queue_adapter = :chaton`, and lets threads wait for SQLite without
-# stopping each other. `require "chaton"` loads this file if Rails is loaded already; see {Chaton::RailsWatch} for a
-# server.
+# stopping each other. `require "chaton"` loads this file where ActiveSupport is loaded already, with {Chaton::Railtie}
+# in a Rails application.
 require "active_support/lazy_load_hooks"
 
 ActiveSupport.on_load(:active_job) { require "active_job/queue_adapters/chaton_adapter" }

@@ -7,6 +7,7 @@ require_relative "rails/active_record_pool"
 require_relative "dashboard"
 require_relative "memory/collector"
 require_relative "memory/tracer_control"
+require_relative "service/code"
 require_relative "service/process_context"
 require_relative "service/store_signals"
 require_relative "service/web_role"
@@ -52,6 +53,7 @@ module Chaton
     # @return [self]
     def start
       # The application, which may name them, is loaded by now.
+      @plan = Code.settled(@plan)
       @plan = Jobs::SidekiqBoot.apply(@plan, @context.roles) if @context.roles.include?(:jobs)
       @plan = @plan.with(threads_max: threads_max)
       @native_pool = Native::Pool.new(document, @context.scoreboard, @context.channel&.fileno)

@@ -21,6 +21,7 @@ module Chaton
     autoload :Record, "chaton/streams/native_methods"
     autoload :Producing, "chaton/streams/producing"
     autoload :Runtime, "chaton/streams/runtime"
+    autoload :Setup, "chaton/streams/setup"
     autoload :Shutdown, "chaton/streams/shutdown"
     autoload :Transaction, "chaton/streams/transaction"
 
@@ -28,8 +29,35 @@ module Chaton
 
     @error_handlers = []
     @delivery_error_handlers = []
+    @setup = Setup.new
 
     class << self
+      # @return [Setup] what the application has set in this process
+      # @private
+      attr_reader :setup
+
+      # Sets the broker and handlers, in an initializer.
+      #
+      # @example
+      #   Chaton::Streams.configure do |config|
+      #     config.broker "kafka+ssl://kafka:9093", username: "app", password: Rails.application.credentials.kafka
+      #     config.error_handlers << ->(error, context) { Sentry.capture_exception(error, extra: context) }
+      #   end
+      # @yieldparam config [Setup]
+      # @return [Setup]
+      def configure
+        yield setup if block_given?
+        setup
+      end
+
+      # @param plan [Config::Plan]
+      # @return [Config::Plan] with the broker that the application has set in Ruby
+      # @private
+      def settled(plan)
+        given = setup.given
+        given.empty? || plan.streams.nil? ? plan : plan.with(streams: plan.streams.with_log(given, plan.root))
+      end
+
       # @return [Array<#call>] called with `(error, context)` when a consumer has failed
       attr_reader :error_handlers
 

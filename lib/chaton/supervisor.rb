@@ -2,7 +2,6 @@
 
 require_relative "boot_signals"
 require_relative "native"
-require_relative "rails/watch"
 require_relative "supervisor/ceiling_enforcer"
 require_relative "supervisor/certificate_watch"
 require_relative "supervisor/controller"
@@ -67,7 +66,6 @@ module Chaton
       @resources.acquire
       @memory = SharedMemory.create(@plan, WorkerSet.scoreboard_slots(@plan.workers))
       @resources.admin.open(@memory.scoreboard)
-      RailsWatch.prepare
       Native::Memory.release_main_stack
       @limits = MemoryLimits.read(@plan.memory, log: @log)
       Native.become_subreaper

@@ -62,8 +62,7 @@ module Chaton
         define_method(name) do |*values, &block|
           next problem("#{name} needs a block: #{example}") unless block && values.empty?
 
-          @sources.section(name)
-          section.new(@sources, @reader).evaluate(self, &block)
+          @sources.within(name) { section.new(@sources, @reader).evaluate(self, &block) }
           nil
         end
       end

@@ -45,6 +45,19 @@ module Chaton
         raise ConfigError, "the queues that the application sets for Sidekiq #{e.message}"
       end
 
+      # @param given [Hash{Symbol=>Object}] options of the store, checked
+      # @param root [String] the application's directory
+      # @return [JobsSettings] with this store
+      def with_store(given, root)
+        url = StoreAddress.under(given.fetch(:store), root)
+        lease_s = JobsBuilder.lease_s(url) unless StoreAddress.file(url).nil? == store_file.nil?
+        further = given.except(:store).to_h do |name, value|
+          [name, value && name.to_s.end_with?("_file") ? File.expand_path(value, root) : value]
+        end
+        settings = { **store_settings, url: url, **{ lease_s: lease_s }.compact, **further }
+        dup.tap { |copy| copy.store_settings, copy.store_given = settings.freeze, true }.freeze
+      end
+
       # An error message must not contain a password.
       #
       # @return [String]
@@ -59,6 +72,8 @@ module Chaton
       # Options that go into the store's settings unchanged.
       OF_STORE = %i[username password sentinel_username sentinel_password tls_verify connect_timeout_s answer_timeout_s
                     reliable_push reliable_push_timeout_s durable lock_timeout_s dead_max dead_age_s].freeze
+      # Options that an application may set with the store in Ruby.
+      IN_RUBY = [:store, :lease_s, :tls_ca_file, :tls_cert_file, :tls_key_file, *OF_STORE].freeze
       # Lease on a Redis, where only heartbeats tell that a machine has died.
       REDIS_LEASE_S = 15.0
       # Lease on SQLite, where the kernel tells of dead processes, and all of them may wait for a slow disk.

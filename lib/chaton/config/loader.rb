@@ -7,6 +7,7 @@ require_relative "plan_builder"
 require_relative "file_reader"
 require_relative "roles"
 require_relative "sidekiq_file"
+require_relative "solid_queue_files"
 
 module Chaton
   module Config
@@ -16,6 +17,8 @@ module Chaton
       OWN_FILE = "config/chaton.rb"
       # The file name that means "none".
       NO_FILE = "-"
+      # The options of a process that only enqueues and produces.
+      CLIENT_SCOPES = %i[jobs streams topic].freeze
       # An application that has this file is one of Rails.
       RAILS_FILE = "config/environment.rb"
 
@@ -32,14 +35,17 @@ module Chaton
       # @param given [Hash{Symbol=>Object}] options of the command line
       # @param env [ENV, Hash{String=>String}]
       # @param problems [Array<Problem>]
-      def initialize(given, env:, root:, problems: [])
+      # @param client [Boolean] whether the process only enqueues and produces: mistakes in the server's settings are
+      #   warnings
+      def initialize(given, env:, root:, problems: [], client: false)
         @given = given
         @env = env
         # Before export changes them.
         @environments = Options[:environment].env.to_h { |name| [name, env[name].to_s] }
         @environments.delete_if { |_, value| value.empty? }
         @root = root
-        @sources = Sources.new(problems)
+        @client = client
+        @sources = Sources.new(problems, only: (CLIENT_SCOPES if client))
       end
 
       # @return [Plan]
@@ -55,8 +61,7 @@ module Chaton
         export
         roles = Roles.new(@sources, @sources[:workers] || Options[:workers].default)
         sidekiq_file = read_sidekiq_file if roles.jobs?
-        roles.check
-        Check.new(@sources).run
+        check(roles) unless @client
         raise Invalid, @sources.problems unless @sources.problems.empty?
 
         PlanBuilder.new(@sources, root: @root, environment: environment, config_file: file, roles: roles,
@@ -64,6 +69,11 @@ module Chaton
       end
 
       private
+
+      def check(roles)
+        roles.check
+        Check.new(@sources).run
+      end
 
       def read_command_line
         @given.each do |name, written|
@@ -120,9 +130,10 @@ module Chaton
                          "#{environment_variable.first}. Set them to the same, or unset the others")
       end
 
-      # Sidekiq's file sets only what no other source sets, so it is read last.
+      # The files of Sidekiq and Solid Queue set only what no other source sets, so they are read last.
       def read_sidekiq_file
         root = File.expand_path(@sources[:directory] || ".", @root)
+        SolidQueueFiles.new(@sources, root: root, environment: environment).read
         SidekiqFile.new(@sources, root: root, environment: environment, env: @env).read
       end
 

@@ -25,8 +25,10 @@ module Chaton
       attr_reader :services
 
       # @param problems [Array<Problem>] found before
-      def initialize(problems = [])
+      # @param only [Array<Symbol>, nil] the scopes whose problems count; those of others become warnings
+      def initialize(problems = [], only: nil)
         @problems = problems.dup
+        @only = only
         @notes = []
         @warnings = []
         @hooks = Hash.new { |hooks, name| hooks[name] = [] }
@@ -36,12 +38,15 @@ module Chaton
         @services = []
       end
 
-      # Records that the file has a section.
-      def section(name)
-        @sections |= [name]
-      end
-
       def section?(name) = @sections.include?(name)
+
+      # Evaluates a section. One that raises stays the one to which the error belongs.
+      def within(name)
+        @sections |= [name]
+        @within = name
+        yield
+        @within = nil
+      end
 
       # Sets an option; a value that breaks its rule becomes a problem.
       #
@@ -53,11 +58,15 @@ module Chaton
         settings = @values.fetch(source)
         settings[option.target] = option.type.list? ? [*settings[option.target], value] : value
       rescue Types::Mismatch => e
-        problem(origin, "#{label} #{e.message}")
+        problem(origin, "#{label} #{e.message}", scope: option.scope)
       end
 
-      def problem(origin, message, suggestion = nil)
-        @problems << Problem.new(origin, message, suggestion)
+      # @param scope [Symbol, nil] the scope of options that it belongs to
+      def problem(origin, message, suggestion = nil, scope: @within)
+        problem = Problem.new(origin, message, suggestion)
+        return warning(problem.to_s) if @only && !@only.include?(scope)
+
+        @problems << problem
       end
 
       def note(origin, message)

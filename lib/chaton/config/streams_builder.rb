@@ -13,6 +13,9 @@ module Chaton
       # Field of the log => its option, where they differ.
       RENAMED = { username: :streams_username, password: :streams_password, durable: :streams_durable,
                   partitions: :log_partitions }.freeze
+      # Options that an application may set with the broker in Ruby => fields of the log.
+      IN_RUBY = { broker: :broker, streams_username: :username, streams_password: :password, mechanism: :mechanism,
+                  streams_tls_ca_file: :tls_ca_file, kafka: :properties }.freeze
       # Field in milliseconds => its option in seconds.
       TIMES = { answer_timeout_ms: :streams_answer_timeout_s, delivery_timeout_ms: :delivery_timeout_s,
                 refused_timeout_ms: :refused_timeout_s }.freeze

@@ -40,6 +40,18 @@ module Chaton
       # @return [Float] time for a record to become durable
       def delivery_timeout_s = log.fetch(:delivery_timeout_ms) / 1000.0
 
+      # @param given [Hash{Symbol=>Object}] options of the log, checked
+      # @param root [String] the application's directory
+      # @return [StreamsSettings] with this log
+      def with_log(given, root)
+        changes = given.transform_keys { |name| StreamsBuilder::IN_RUBY.fetch(name) }
+        changes[:tls_ca_file] &&= File.expand_path(changes[:tls_ca_file], root)
+        changes[:broker] = BrokerAddress.under(changes.fetch(:broker), root)
+        changes[:properties] = { **log[:properties], **changes[:properties] }.freeze if changes[:properties]
+        changes.delete(:tls_ca_file) unless changes[:tls_ca_file]
+        dup.tap { |copy| copy.log = { **log, **changes }.freeze }.freeze
+      end
+
       # @param changes [Hash{Symbol=>Object}] of the log's settings
       # @return [String] JSON, as the native client takes it
       def log_document(**changes) = JSON.generate({ **log, **changes })

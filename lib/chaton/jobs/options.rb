@@ -24,7 +24,7 @@ module Chaton
       #
       # @return [Hash{String=>Object}]
       def self.defaults
-        return DEFAULTS unless defined?(::Sidekiq)
+        return DEFAULTS if !defined?(::Sidekiq) || ::Object.autoload?(:Sidekiq)
 
         %i[default_job_options default_worker_options].each do |name|
           return ::Sidekiq.public_send(name) if ::Sidekiq.respond_to?(name)

@@ -27,9 +27,9 @@ module Chaton
         def prepare(plan, log)
           @server = true
           Jobs.use(plan)
-          SidekiqGem.be_server if SidekiqGem.loaded?
           JobFiles.new(plan, log).load
-          SidekiqBoot.check(plan, log)
+          SidekiqGem.forget
+          SidekiqBoot.check(Jobs.settled(plan), log)
         end
 
         # @return [Boolean] whether due jobs go through client middleware

@@ -18,13 +18,31 @@ module Chaton
       # @private
       attr_accessor :complex_arguments
 
+      # @return [Hash{Symbol=>Object}] what {#store} was given
+      # @private
+      attr_reader :given
+
       def initialize
+        @given = {}
         @client_middleware = Chain.new
         @server_middleware = Chain.new
         @error_handlers = []
         @death_handlers = []
         @complex_arguments = :raise
         @events = EVENTS.to_h { |name| [name, []] }
+      end
+
+      # Names the store where the application does, for an address or a password that config/chaton.rb cannot know. It
+      # goes before the `store` of that file, in every process that loads the application.
+      #
+      # @example
+      #   Chaton::Jobs.configure { |config| config.store Rails.application.credentials.redis_url }
+      # @param url [String] as in config/chaton.rb
+      # @param settings [Hash{Symbol=>Object}] further options of the store: `password:`, `tls_ca_file:` …
+      # @raise [ConfigError]
+      def store(url, **settings)
+        @given = Chaton.check_settings(:jobs, { store: url, **settings })
+        Jobs.swap_client(nil) if Jobs.setup.equal?(self)
       end
 
       # Middleware around a push: `call(class or name, job hash, queue, pool) { … }`; a falsy result stops it.

@@ -8,6 +8,9 @@ module Chaton
       # The gem's own error handler, which only logs; Chaton has logged the error already.
       OWN_LOGGER = "Sidekiq::ExceptionHandler::Logger"
 
+      # What is loaded when its module is opened.
+      FILE = File.expand_path("sidekiq_server.rb", __dir__)
+
       # Classes of its command line, by file. Blocks of `configure_server` set queues with the capsule (from version 7
       # on), and tracers extend the others: that has no effect here, but must not raise a NameError.
       SERVER_PARTS = { Capsule: "sidekiq/capsule", Launcher: "sidekiq/launcher", Manager: "sidekiq/manager",
@@ -19,8 +22,30 @@ module Chaton
       DEFAULT = %r{\Aredis://(?:localhost|127\.0\.0\.1):6379(?:/0)?\z}
 
       class << self
+        # Makes the gem believe that it runs in a server, from the first moment that the application, which the block
+        # loads, opens its module. An application without the gem gets no such constant.
+        #
+        # @param server [Boolean] whether it is to
+        def in_server(server)
+          be_server if server && loaded?
+          expected = server && bundled? && !::Object.const_defined?(:Sidekiq)
+          ::Object.autoload(:Sidekiq, FILE) if expected
+          yield
+        ensure
+          forget if expected
+        end
+
+        # Takes back what {in_server} prepared, where the gem was not loaded.
+        def forget
+          ::Object.send(:remove_const, :Sidekiq) if ::Object.autoload?(:Sidekiq) == FILE
+        end
+
         # Gems ask for the version, so "chaton/sidekiq" has one too.
-        def loaded? = !defined?(::Sidekiq::VERSION).nil? && defined?(::Sidekiq::CHATON).nil?
+        def loaded?
+          return false if ::Object.autoload?(:Sidekiq)
+
+          !defined?(::Sidekiq::VERSION).nil? && defined?(::Sidekiq::CHATON).nil?
+        end
 
         # @return [Object, nil] its chain, nil when it is empty
         def client_chain = chain(:client_middleware)
@@ -111,6 +136,11 @@ module Chaton
         def config = ::Sidekiq.respond_to?(:default_configuration) ? ::Sidekiq.default_configuration : ::Sidekiq
 
         private
+
+        # @return [Boolean] whether the application may load the gem: without Bundler, whether it is installed
+        def bundled?
+          Gem.loaded_specs.key?("sidekiq") || (!defined?(::Bundler) && Gem::Specification.stubs_for("sidekiq").any?)
+        end
 
         def chain(name)
           return unless loaded?

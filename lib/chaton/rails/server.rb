@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "fileutils"
 require "rbconfig"
 require_relative "../rack_handler"
 require_relative "../memory/launch"
@@ -14,53 +15,73 @@ module Chaton
     ENVIRONMENT = ENV.to_h.freeze
     # Asks the `chaton` command to write Rails' log to standard output too, as `rails server` does.
     LOG_TO_STDOUT = "CHATON_RAILS_LOG_TO_STDOUT"
+    # The name under which Rack knows {Handler}.
+    NAME = "chaton"
 
-    # The handler under the name that Rails prints.
+    # The handler of Rails: its errors are sentences, and Rails prints its name.
     module Handler
-      def self.run(...) = RackHandler.run(...)
+      # @see RackHandler.run
+      def self.run(...)
+        RackHandler.run(...)
+      rescue Chaton::Error => e
+        abort "chaton: #{e.message}"
+      end
+
+      # @return [String]
       def self.to_s = "Chaton #{VERSION}"
     end
 
-    # @param server [Class] Rails::Server
-    def self.install(server)
-      server.prepend(self)
-    end
+    class << self
+      # Makes Chaton the server of `rails server`, where no other one is named.
+      def install
+        return unless wanted?
 
-    # Rails calls it to find the handler.
-    def server
-      named = options[:server] || ENV.fetch("RACKUP_HANDLER", nil) || ENV.fetch("RACK_HANDLER", nil)
-      found = named ? super : RackHandler
-      found.equal?(RackHandler) ? Handler : found
-    end
+        ENV[variable] = NAME
+        return ::Rackup::Handler.register(NAME, Handler) if rackup?
 
-    # Chaton prints its addresses itself.
-    def served_url = (super unless server.equal?(Handler))
+        require "rack/handler"
+        ::Rack::Handler.register(NAME, "Chaton::RailsServer::Handler")
+      end
 
-    def start(*)
-      become_command if server.equal?(Handler) && !options[:daemonize]
-      super
-    rescue Chaton::Error => e
-      abort "chaton: #{e.message}"
-    end
+      # Replaces the process, if it is `rails server` and cannot serve by itself. Rails has made its server then, and
+      # has not initialized the application.
+      def become_command
+        options = ObjectSpace.each_object(::Rails::Server).first&.options
+        return if options.nil? || options[:daemonize] || (options[:server] || ENV.fetch(variable, nil)) != NAME
+        return if Memory::Launch.refusal(RackHandler.read(options))
 
-    # @param options [Hash{Symbol=>Object}] of Rails
-    # @return [Array<String>]
-    def self.command(options)
-      root = File.expand_path("../../..", __dir__)
-      path = Gem.loaded_specs.key?("chaton") ? [] : ["-I", File.join(root, "lib")]
-      [RbConfig.ruby, *path, File.join(root, "exe/chaton"), "serve", *RackHandler.command_arguments(options)]
-    end
+        make_files(options)
+        puts "=> Booting #{Handler}"
+        $stdout.flush
+        further = options[:log_stdout] ? { LOG_TO_STDOUT => "1" } : {}
+        Process.exec({ **ENVIRONMENT, **further }, *command(options), unsetenv_others: true)
+      rescue Chaton::Error => e
+        abort "chaton: #{e.message}"
+      end
 
-    private
+      # @param options [Hash{Symbol=>Object}] of Rails
+      # @return [Array<String>]
+      def command(options)
+        root = File.expand_path("../../..", __dir__)
+        path = Gem.loaded_specs.key?("chaton") ? [] : ["-I", File.join(root, "lib")]
+        [RbConfig.ruby, *path, File.join(root, "exe/chaton"), "serve", *RackHandler.command_arguments(options)]
+      end
 
-    # Replaces the process, unless it can serve by itself.
-    def become_command
-      return if Memory::Launch.refusal(RackHandler.read(options))
+      private
 
-      create_tmp_directories
-      setup_dev_caching
-      further = options[:log_stdout] ? { LOG_TO_STDOUT => "1" } : {}
-      Process.exec({ **ENVIRONMENT, **further }, *RailsServer.command(options), unsetenv_others: true)
+      # @return [Boolean] whether the bundle has Rack 3 or later
+      def rackup? = !defined?(::Rackup::Handler).nil?
+
+      # Rack looks there for the server's name.
+      def variable = rackup? ? "RACKUP_HANDLER" : "RACK_HANDLER"
+
+      def wanted? = %w[RACKUP_HANDLER RACK_HANDLER].all? { |name| [nil, NAME].include?(ENV.fetch(name, nil)) }
+
+      # As Rails does when its server starts.
+      def make_files(options)
+        FileUtils.mkdir_p(%w[cache pids sockets].map { |name| File.join("tmp", name) })
+        ::Rails::DevCaching.enable_by_argument(options[:caching]) if options[:environment] == "development"
+      end
     end
   end
 end

@@ -2,7 +2,6 @@
 
 require_relative "../errors"
 require_relative "../native"
-require_relative "../rails/watch"
 require_relative "../streams"
 require_relative "../telemetry/still_running"
 require_relative "../web/app"
@@ -25,7 +24,14 @@ module Chaton
         produce(plan, forks) if plan.streams
         # Sidekiq's blocks for servers ask at load time whether they run in one.
         Jobs::Runtime.before_app(plan) if roles.include?(:jobs)
-        app = Telemetry::StillRunning.watch(teller(log)) { watch(plan) { load_roles(plan, roles, log) } }
+        app = Telemetry::StillRunning.watch(teller(log)) do
+          next load_roles(plan, roles, log) unless plan.jobs
+
+          Jobs::SidekiqGem.in_server(Jobs::Runtime.server?) { load_roles(plan, roles, log) }
+        end
+        # An application that does not require "chaton" gets what can still be added.
+        require_relative "../rails" if defined?(::ActiveSupport) && ::ActiveSupport.respond_to?(:on_load)
+        plan = tell(plan, settled(plan), log)
         JobsDatabase.check(plan)
         Jobs::GemPushes.install(plan, log) if plan.jobs
         # Loading went deeper than what follows, and some Rubies touch all of it when they start.
@@ -50,11 +56,20 @@ module Chaton
         end
       end
 
-      # For ActiveJob and Sidekiq, where jobs are enqueued or run.
-      def self.watch(plan, &)
-        return RailsWatch.during(&) unless plan.jobs
+      # The admin endpoint belongs to the main process, which knows the configuration file only.
+      def self.tell(before, plan, log)
+        if plan.admin && plan.jobs && !plan.jobs.equal?(before.jobs)
+          log.warn("the application names the store of jobs, and the admin endpoint shows the queues of the store " \
+                   "that the configuration names: write the same address there", store: plan.jobs.store_shown)
+        end
+        plan
+      end
 
-        RailsWatch.during { Jobs::GemWatch.during(server: Jobs::Runtime.server?, &) }
+      # @param plan [Config::Plan]
+      # @return [Config::Plan] with what the application, which is loaded by now, has set in Ruby
+      def self.settled(plan)
+        plan = Jobs.settled(plan) if plan.jobs
+        plan.streams ? Streams.settled(plan) : plan
       end
 
       def self.load_roles(plan, roles, log)
@@ -76,7 +91,7 @@ module Chaton
       rescue LogRefused => e
         raise ConfigError, "streams: #{e.message}"
       end
-      private_class_method :teller, :watch, :load_roles, :use, :produce
+      private_class_method :teller, :tell, :load_roles, :use, :produce
     end
   end
 end

@@ -14,12 +14,14 @@ class RailsServerTest < Minitest::Test
     APPLICATION = <<~RUBY
       require "rails"
       require "action_controller/railtie"
+      require "active_job/railtie"
       require "chaton"
       class Small < Rails::Application
         config.root = File.expand_path("..", __dir__)
         config.eager_load = false
         config.secret_key_base = "0" * 64
         config.hosts.clear
+        config.active_job.queue_adapter = :chaton
       end
       class PidController < ActionController::Base
         def show = render(plain: Process.pid)
@@ -33,10 +35,10 @@ class RailsServerTest < Minitest::Test
       "bin/rails" => "APP_PATH = File.expand_path('../config/application', __dir__)\nrequire 'rails/commands'\n"
     }.freeze
 
-    def initialize(puma: "", environment: "production", **options)
+    def initialize(puma: "", environment: "production", files: {}, **options)
       super(rackup: nil, env: { "RAILS_ENV" => environment, "RACK_ENV" => nil }, **options)
       FileUtils.rm(path("config/chaton.rb"))
-      FILES.merge("config/puma.rb" => puma).each { |name, text| write(name, text) }
+      FILES.merge({ "config/puma.rb" => puma }.compact, files).each { |name, text| write(name, text) }
     end
 
     def command = [RbConfig.ruby, "-I", LIB, "bin/rails", "server", *@args]
@@ -65,6 +67,30 @@ class RailsServerTest < Minitest::Test
     server.signal("USR1")
     server.wait_line(/ ready  listen=/, count: 2, timeout_s: 60)
     server.eventually("the workers are new", timeout_s: 60) { (before & server.workers).empty? }
+    assert_equal 0, server.stop(timeout_s: 60)
+  end
+
+  STORE = <<~RUBY
+    Chaton::Jobs.configure { |jobs| jobs.store "sqlite://storage/own.db" }
+    class PidJob < ActiveJob::Base
+      def perform = puts("ran in \#{Process.pid}")
+    end
+    class PidController
+      def show = render(plain: PidJob.perform_later.provider_job_id)
+    end
+  RUBY
+
+  # Neither the supervisor nor its configuration know the store.
+  def test_jobs_are_run_from_the_store_that_an_initializer_names
+    server = launch_rails(puma: nil, args: %w[--log-to-stdout], files: {
+                            "config/chaton.rb" => "port 0, '127.0.0.1'\nworkers web: 1, jobs: 1\njobs {}\n",
+                            "config/initializers/store.rb" => STORE
+                          })
+    server.wait_line(/ ready  listen=/, timeout_s: 60)
+    assert_match(/\A\h{24}\z/, server.get.body)
+    server.wait_line(/^ran in \d+$/, timeout_s: 60)
+    server.wait_line(%r{jobs are run .*store=sqlite:///\S*/storage/own\.db})
+    assert_equal ["own.db"], Dir.children(server.path("storage")).grep(/db\z/)
     assert_equal 0, server.stop(timeout_s: 60)
   end
 

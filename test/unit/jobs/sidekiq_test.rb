@@ -15,7 +15,7 @@ class SidekiqTest < JobsUnitCase
     def boot(*files)
       plan = Plan.new(Jobs.new(files, nil, 7, { url: ENV.fetch("STORE", "redis://127.0.0.1:1/0") }), Dir.pwd)
       Chaton::Jobs::Runtime.before_app(plan)
-      Chaton::Jobs::GemWatch.during(server: true) do
+      Chaton::Jobs::SidekiqGem.in_server(true) do
         yield if block_given?
         Chaton::Jobs::Runtime.prepare(plan, LOG)
       end

@@ -72,6 +72,8 @@ module Chaton
           plan = Config.load(options, problems: @arguments.problems)
           plan = Config.load({ **options, jobs: true }) unless plan.jobs
           plan = of_server(plan, server["store"], options)
+          # In a task of Rails, the application has had its say.
+          plan = ::Chaton::Jobs.settled(plan) unless given[:store]
           ::Chaton::Jobs.use(plan)
           plan
         end

@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../../jobs/gem_watch"
 require_relative "../../jobs/job_class"
 require_relative "../../jobs/job_files"
 require_relative "command"
@@ -34,7 +33,7 @@ module Chaton
 
         # @return [Class, String] the name when only other processes have the class
         def loaded(name)
-          ::Chaton::Jobs::GemWatch.during(server: false) { ::Chaton::Jobs::JobFiles.new(plan, nil).load }
+          ::Chaton::Jobs::JobFiles.new(plan, nil).load
           klass = ::Chaton::Jobs::JobClass.constant(name)
           return klass if klass.is_a?(Class) && klass.method_defined?(:perform)
 
