@@ -91,6 +91,11 @@ impl KafkaAdmin {
             match end {
                 Err(error) if is_transient(error.code) && Instant::now() + RETRY_AFTER < until => {
                     std::thread::sleep(RETRY_AFTER);
+                    // A leader that was elected anew has another epoch. librdkafka keeps the old one for
+                    // `metadata.max.age.ms`: rd_kafka_ListOffsets_handle_result (rdkafka_admin.c) forgets a topic
+                    // for two other errors only.
+                    let left = until.saturating_duration_since(Instant::now());
+                    let _ = requests::metadata(&self.handle, true, left);
                 }
                 end => {
                     let what = || format!("{what} at {}", self.url());
@@ -290,5 +295,67 @@ impl AdminClient for KafkaAdmin {
             })
         };
         self.request(&what, send, read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CStr;
+
+    use super::*;
+    use crate::settings::LogSettings;
+
+    const TOPIC: &CStr = c"events";
+
+    /// librdkafka's own broker, with one topic; a handle owns it.
+    struct MockCluster {
+        raw: *mut sys::rd_kafka_mock_cluster_t,
+        _owner: Arc<ClientHandle>,
+    }
+
+    impl MockCluster {
+        fn new() -> Self {
+            let config = Config::new(&LogSettings::for_tests("kafka://127.0.0.1:9")).unwrap();
+            let owner = config.open(ClientKind::Producer, config.producer().unwrap()).unwrap();
+            // SAFETY: our handle, which outlives the cluster, and a text.
+            let raw = unsafe {
+                let raw = sys::rd_kafka_mock_cluster_new(owner.raw(), 1);
+                sys::rd_kafka_mock_topic_create(raw, TOPIC.as_ptr(), 1, 1);
+                raw
+            };
+            Self { raw, _owner: owner }
+        }
+
+        fn admin(&self) -> KafkaAdmin {
+            // SAFETY: our cluster, whose text lives as long.
+            let address =
+                unsafe { CStr::from_ptr(sys::rd_kafka_mock_cluster_bootstraps(self.raw)) };
+            let broker = format!("kafka://{}", address.to_str().unwrap());
+            KafkaAdmin::new(&Config::new(&LogSettings::for_tests(&broker)).unwrap()).unwrap()
+        }
+
+        fn elect_leader(&self) {
+            // SAFETY: our cluster, a text.
+            unsafe { sys::rd_kafka_mock_partition_set_leader(self.raw, TOPIC.as_ptr(), 0, 1) };
+        }
+    }
+
+    impl Drop for MockCluster {
+        fn drop(&mut self) {
+            // SAFETY: ours, destroyed once.
+            unsafe { sys::rd_kafka_mock_cluster_destroy(self.raw) };
+        }
+    }
+
+    #[test]
+    fn offsets_are_known_after_another_election_of_a_leader() {
+        let cluster = MockCluster::new();
+        let admin = cluster.admin();
+        let layouts = [TopicLayout { name: "events".into(), partitions: vec![0], replication: 1 }];
+        let ends = || admin.offsets(&layouts, i64::from(sys::RD_KAFKA_OFFSET_END));
+        let zero = Offsets::from([(("events".to_owned(), 0), 0)]);
+        assert_eq!(ends().unwrap(), zero);
+        cluster.elect_leader();
+        assert_eq!(ends().unwrap(), zero);
     }
 }
