@@ -113,7 +113,7 @@ impl AssignedPartition {
         let actions = PartitionActions {
             dead_letters: std::iter::from_fn(|| state.dead_letter_due(now)).collect(),
             seek: state.seek_due(now),
-            poison: state.poison.take(),
+            poison: state.poison.clone(),
             dirty: state.is_dirty(),
             next_ns: state.next_ns(),
             over: state.is_over(),
@@ -123,6 +123,11 @@ impl AssignedPartition {
         drop(inner);
         self.submit(batches);
         actions
+    }
+
+    /// The poison at this offset is logged.
+    pub fn poison_told(&self, told: i64) {
+        self.inner.lock().state.poison.take_if(|(offset, _)| *offset == told);
     }
 
     /// See [`PartitionState::expected`].

@@ -174,6 +174,7 @@ impl Poller {
         }
         if let Some((offset, story)) = actions.poison {
             self.warn_poison(partition, offset, &story);
+            partition.poison_told(offset);
         }
         if let Some(next_ns) = actions.next_ns {
             self.due_at(next_ns);

@@ -51,7 +51,8 @@ impl PartitionState {
     }
 
     /// The first record becomes a dead letter. Without a topic for it, it is tried again after a
-    /// pause that grows with the deaths.
+    /// pause that grows with the deaths, and not before this is logged: it may end this worker at
+    /// once.
     fn poisoned(
         &mut self,
         lane: usize,
@@ -71,7 +72,7 @@ impl PartitionState {
             let pause_ms = settings.backoff_ms.saturating_mul(1 << doublings);
             let pause_ms = pause_ms.min(settings.backoff_max_ms);
             let until_ms = deaths.last_at_ms(offset).saturating_add_unsigned(pause_ms);
-            if until_ms <= now.ms {
+            if until_ms <= now.ms && self.poison.is_none() {
                 return Ok(());
             }
             self.lanes[lane].push_front(ReadyItem::Records(records.clone()));

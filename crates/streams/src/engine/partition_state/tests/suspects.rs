@@ -90,6 +90,22 @@ fn without_a_dead_letter_topic_it_is_tried_again_after_pauses_that_grow() {
 }
 
 #[test]
+fn what_a_record_has_done_is_logged_before_it_is_tried_again() {
+    let (mut state, table) = suspected(route());
+    state.fetched(chunk(&[0]), at(0));
+    for _ in 0..3 {
+        let batch = advance(&mut state, at(0)).remove(0);
+        die(&batch, &mut state, &table);
+    }
+    // The next worker is there after the pause.
+    for _ in 0..2 {
+        assert!(advance(&mut state, at(9_000)).is_empty());
+    }
+    assert_eq!(state.poison.take().map(|(offset, _)| offset), Some(0));
+    assert_eq!(offsets(&advance(&mut state, at(9_000)).remove(0)), [0]);
+}
+
+#[test]
 fn a_batch_ends_before_a_suspect() {
     let (mut state, table) = suspected(route());
     table.add_death("1 0 2 0", "SIGKILL", 1_000_000);
