@@ -8,6 +8,8 @@ require "chaton/native"
 class StreamsLog
   WAIT_S = 30
   BATCH = 1000
+  # What changes nothing.
+  QUESTIONS = %w[topic committed].freeze
 
   attr_reader :native
 
@@ -71,9 +73,18 @@ class StreamsLog
     partitions(topic).all? { |part| part["start"] == part["end"] || found[[topic, part["number"]]].to_i >= part["end"] }
   end
 
+  # A question is asked again for a while: a broker of a busy machine answers late, or has just lost its place.
+  #
   # @return [Object] the result
   def admin(**words)
-    result = native.admin(JSON.generate(words))
+    deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + WAIT_S
+    begin
+      result = native.admin(JSON.generate(words))
+    rescue Chaton::LogUnavailable
+      raise if late?(deadline) || !QUESTIONS.include?(words[:do])
+
+      retry
+    end
     result && JSON.parse(result)
   end
 

@@ -74,7 +74,7 @@ class AdminTest < Minitest::Test
     File.unlink(server.path("boot-0"))
     client = Thread.new { server.get rescue "lost" } # rubocop:disable Style/RescueModifier
     becomes(server, 503, /worker 0 is (about to start|booting)/, live: false)
-    assert_match(/worker killed: no Ruby thread/, server.log)
+    server.wait_line(/worker killed: no Ruby thread/)
     server.write("boot-0", "")
     becomes(server, 200, live: false)
     assert_equal "lost", client.value

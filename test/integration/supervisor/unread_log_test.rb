@@ -22,7 +22,7 @@ class UnreadLogTest < Minitest::Test
 
   def test_a_worker_that_died_is_replaced_and_the_lines_come_when_somebody_reads
     unread, server, port = boot_unread("workers 2")
-    before = server.workers
+    before = server.eventually("both workers exist") { server.workers.then { |pids| pids if pids.size == 2 } }
     server.signal("KILL", before.first)
     server.eventually("the worker is replaced") { server.workers.size == 2 && (server.workers & before).size == 1 }
     assert_equal "hello", HttpClient.open(port) { |client| client.get("/").body }
