@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require "socket"
-require "uri"
 require_relative "bind_tls"
 require_relative "nearest"
 require_relative "types"
@@ -100,6 +99,7 @@ module Chaton
           host, port, query = host_and_port(value, rest)
           given = [*decode(query), *tls.transform_keys(&:to_s)]
           own, tls = given.partition { |name, _| PARAMETERS.fetch("tcp").include?(name) }
+          require "uri"
           tcp(value, host, port, URI.encode_www_form(own.map { |name, some| [name, Array(some).join(",")] }))
             .dup.tap { |bind| bind.scheme, bind.tls = "https", TlsParameters.new.cast(tls) }.freeze
         end
@@ -149,7 +149,11 @@ module Chaton
         end
 
         def decode(query)
-          URI.decode_www_form(query.to_s)
+          return [] unless query
+
+          # Needed here only, and slow to load for a short command.
+          require "uri"
+          URI.decode_www_form(query)
         rescue ArgumentError
           raise Mismatch, "has parameters that cannot be read: #{query.inspect}"
         end

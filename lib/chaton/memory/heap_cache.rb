@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require "fileutils"
 require "json"
 
 module Chaton
@@ -193,6 +192,8 @@ module Chaton
 
       # Atomically.
       def replace(path, text)
+        # Needed here only, and slow to load for the first of two lives of a server.
+        require "fileutils"
         FileUtils.mkdir_p(File.dirname(path))
         fresh = "#{path}.#{Process.pid}"
         File.open(fresh, File::WRONLY | File::CREAT | File::TRUNC | File::NOFOLLOW, 0o600) { |file| file.write(text) }

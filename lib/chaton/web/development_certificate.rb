@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require "etc"
-require "fileutils"
 require_relative "../errors"
 
 module Chaton
@@ -43,6 +42,7 @@ module Chaton
       #
       # @raise [ConfigError]
       def prepare
+        require "fileutils"
         require "openssl"
         FileUtils.mkdir_p(@directory, mode: 0o700)
         # Another server of this user may be doing the same.
