@@ -69,7 +69,7 @@ module JobsCase
 
   # Waits for a condition.
   def eventually
-    Timeout.timeout(WAIT_S) { Thread.pass until yield }
+    Timeout.timeout(WAIT_S) { sleep 0.001 until yield }
   end
 end
 

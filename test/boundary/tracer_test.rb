@@ -12,7 +12,7 @@ class TracerTest < Minitest::Test
   SETTINGS = { every: 1, duty: 1.0, window_ms: 5.0, samples_max: 4096, stacks_max: 1024, depth_max: 64,
                worker: 3 }.freeze
   # Under stress the allocations of the others count, each of which collects.
-  SWITCHES = STRESS ? 3 : 1_000
+  SWITCHES = STRESS ? 2 : 1_000
   KEPT = STRESS ? 20 : 2_000
 
   def teardown
@@ -73,7 +73,7 @@ class TracerTest < Minitest::Test
     # Clients of this process would collect with each of their own allocations, too.
     load = ClientLoad.new(port, clients: STRESS ? 0 : 4)
     Chaton::CLI::Trace::AnswerSocket.open(beside: File.join(Dir.tmpdir, "none")) do |mailbox|
-      (STRESS ? 2 : 800).times do
+      (STRESS ? 1 : 800).times do
         %w[start stop].each { |action| assert_equal [true], order(mailbox, action), action }
         assert_equal 200, get(port).status if STRESS
       end

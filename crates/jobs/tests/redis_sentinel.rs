@@ -20,11 +20,16 @@ use redis_server::{claim, free_port, push, redis_server, TestRedis, TRIES};
 /// Longest wait for a condition.
 const WAIT: Duration = Duration::from_secs(60);
 
+/// Most looks start `redis-cli`, so the pause is several times as long as a look.
 fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     let began = Instant::now();
-    while !condition() {
+    loop {
+        let looked = Instant::now();
+        if condition() {
+            return;
+        }
         assert!(began.elapsed() < WAIT, "waited too long for {what}");
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::sleep(4 * looked.elapsed() + Duration::from_millis(5));
     }
 }
 

@@ -148,7 +148,7 @@ class PreloaderTest < Minitest::Test
     sums = []
     server.eventually("the memory has settled") do
       sums << [server.pid, *children(server)].sum { |pid| pss(pid) }
-      sums.size > 20 && sums.last(20).max - sums.last(20).min < 500_000
+      sums.size > 8 && sums.last(8).max - sums.last(8).min < 500_000
     end
     sums.last
   end
