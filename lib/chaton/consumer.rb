@@ -8,6 +8,8 @@ module Chaton
   #
   # @example
   #   class EventsConsumer < Chaton::Consumer
+  #     filter { |record| record.key }
+  #
   #     def consume(batch)
   #       batch.each { |record| Event.create!(record.value) }
   #     end
@@ -18,6 +20,23 @@ module Chaton
   #
   # A batch is done when `consume` returns. When it raises, the records that were not marked are retried after a pause.
   class Consumer
+    class << self
+      # Skips records for which the block is not true; they count as done. A record has to pass all filters of the
+      # class and of its superclasses. The block runs in the consumer.
+      #
+      # @yieldparam record [Native::Record]
+      def filter(&block)
+        raise ArgumentError, "filter needs a block: filter { |record| record.key }" unless block
+
+        (@filters ||= []) << block
+        nil
+      end
+
+      # @return [Array<Proc>] its own filters and the inherited ones
+      # @private
+      def filters = (superclass.respond_to?(:filters) ? superclass.filters : []) + (@filters || [])
+    end
+
     # Called when the partition was revoked; this instance is not used again.
     def revoked; end
 
@@ -31,7 +50,7 @@ module Chaton
     # for Karafka runs unchanged.
     def eofed; end
 
-    # @return [Native::Batch] what `consume` gets
+    # @return [Native::Batch, Streams::Selection] what `consume` gets
     attr_accessor :messages
 
     # @return [Boolean] whether the partition has no record after this batch

@@ -14,7 +14,7 @@ module Chaton
     # The client of this process. A worker makes it from its own plan, any other process from what the application sets
     # in Ruby, CHATON_CONFIG or config/chaton.rb.
     #
-    # @return [Jobs::Client, Streams::Client]
+    # @return [Jobs::Client, Streams::Client, Streams::Spool] a spool when workers are still to be forked
     # @raise [ConfigError] when the configuration has no such section
     def client
       @client || @lock.synchronize { @client ||= make_client }

@@ -6,6 +6,7 @@ require_relative "native"
 require_relative "service"
 require_relative "service/code"
 require_relative "supervisor/event_loop"
+require_relative "supervisor/orphan_reaper"
 require_relative "supervisor/preloader_process"
 require_relative "supervisor/process_resources"
 require_relative "supervisor/single_controller"
@@ -49,6 +50,7 @@ module Chaton
       @resources = Supervisor::ProcessResources.new(@plan, argv: @argv, log: @log)
       @resources.acquire
       @scoreboard = Native::Scoreboard.new(1)
+      Supervisor::TicketHandover.take(@scoreboard)
       @resources.admin.open(@scoreboard)
       load_code
       @resources.listen
@@ -82,7 +84,7 @@ module Chaton
         @resources.open_services(@controller)
         @controller.become_ready
       end
-      events = Supervisor::EventLoop.new([signals, @controller, *@resources.sources])
+      events = Supervisor::EventLoop.new([signals, @controller, Supervisor::OrphanReaper.new, *@resources.sources])
       until @controller.done?
         @resources.admin.report(@controller)
         events.turn
@@ -90,7 +92,9 @@ module Chaton
     end
 
     def finish
-      return @resources.restart_in_place(@controller.restart_environment) if @controller.state == :restarting
+      if @controller.state == :restarting
+        return @resources.restart_in_place(@scoreboard, @controller.restart_environment)
+      end
 
       @resources.hooks.run_all(:after_stopped)
       @log.info("stopped", status: 0)

@@ -22,7 +22,10 @@ module Chaton
     autoload :Producing, "chaton/streams/producing"
     autoload :Runtime, "chaton/streams/runtime"
     autoload :Setup, "chaton/streams/setup"
+    autoload :Selection, "chaton/streams/selection"
     autoload :Shutdown, "chaton/streams/shutdown"
+    autoload :Spool, "chaton/streams/spool"
+    autoload :Token, "chaton/streams/token"
     autoload :Transaction, "chaton/streams/transaction"
 
     extend ProcessClient
@@ -97,7 +100,8 @@ module Chaton
       # Sets the plan of a process that has loaded its configuration already.
       #
       # @param plan [Config::Plan, nil]
-      # @param forks [Boolean] whether this process forks workers and writes nothing itself
+      # @param forks [Boolean] whether this process forks workers and writes nothing itself: the first worker writes
+      #   what it produces
       # @private
       def use(plan, forks: false)
         @lock.synchronize do
@@ -107,7 +111,22 @@ module Chaton
         end
       end
 
-      # Called when a worker has started.
+      # Replaces the spool of the parent process by a client, which writes the spooled records if it is the first.
+      #
+      # @param stale [Spool]
+      # @return [Client]
+      # @private
+      def renew(stale)
+        @lock.synchronize do
+          return @client unless @client.equal?(stale)
+
+          @client = make_client
+          @handed_over = stale.hand_over(@client)
+          @client
+        end
+      end
+
+      # Called when a worker has started. The first one writes the records that were produced before the fork.
       #
       # @param log [Telemetry::Log, nil]
       # @param pool [Native::Pool, nil]
@@ -115,6 +134,12 @@ module Chaton
       def started(log: nil, pool: nil)
         @server_log = log
         @pool = pool
+        client = @client
+        renew(client) if client.is_a?(Spool) && client.stale?
+        return unless (receipt = @handed_over)
+
+        @handed_over = nil
+        log&.info("records that were produced before the workers were forked are written", refused: receipt.failed)
       end
 
       # Waits for records that are not written yet, at the end of a process.
@@ -136,10 +161,7 @@ module Chaton
 
       def make_client
         settings = configured(:streams, "streams { broker \"log://storage/streams\" }")
-        return Client.for(settings) unless @forking_pid == ::Process.pid
-
-        raise LogUnavailable, "nothing is written before workers are forked, because a producer does not survive a " \
-                              "fork: produce in on_worker_boot"
+        @forking_pid == ::Process.pid ? Spool.new(settings) : Client.for(settings)
       end
     end
   end

@@ -65,6 +65,7 @@ module Chaton
       free_children
       @resources.acquire
       @memory = SharedMemory.create(@plan, WorkerSet.scoreboard_slots(@plan.workers))
+      TicketHandover.take(@memory.scoreboard)
       @resources.admin.open(@memory.scoreboard)
       Native::Memory.release_main_stack
       @limits = MemoryLimits.read(@plan.memory, log: @log)
@@ -153,7 +154,7 @@ module Chaton
     end
 
     def finish
-      return @resources.restart_in_place if @controller.state == :restarting
+      return @resources.restart_in_place(@memory.scoreboard) if @controller.state == :restarting
 
       @resources.hooks.run_all(:after_stopped)
       @log.info("stopped", status: @controller.exit_status)

@@ -139,6 +139,14 @@ module Chaton
 
       TEXT
 
+      # The hook that warms a worker up.
+      WARM_UP = <<~TEXT
+        `warm_up { |client| 30.times { client.get "/posts", headers: { "Host" => "example.com" } } }` fills caches before a
+        worker takes requests, at the first start and after a phased restart; YJIT compiles a method in its 30th call.
+        The client returns the status, or nil if the application raised.
+
+      TEXT
+
       # The hook for errors.
       ERROR_HANDLER = <<~TEXT
         `lowlevel_error_handler { |error, env, status| [500, {}, ["sorry"]] }` answers a request whose application
@@ -177,7 +185,7 @@ module Chaton
       # @return [String] the page
       def self.text
         chapters = Options::GROUPS.map { |group, title| "## #{title}\n\n#{TOPICS if group == :topic}#{table(group)}" }
-        [HEAD, *chapters, "#{HOOKS}#{hooks}", ERROR_HANDLER.chomp, SERVICES.chomp, "#{PUMA}#{accepted}",
+        [HEAD, *chapters, "#{HOOKS}#{hooks}", WARM_UP.chomp, ERROR_HANDLER.chomp, SERVICES.chomp, "#{PUMA}#{accepted}",
          "#{REFUSED}#{refused}"].join("\n")
       end
 

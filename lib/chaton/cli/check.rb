@@ -72,7 +72,7 @@ module Chaton
       def load_code(plan)
         require_relative "../service/code"
         require_relative "../telemetry/log"
-        # With `forks`, the application cannot write records.
+        # With `forks`, records that the application produces are kept and not written.
         Service::Code.load(plan, plan.roles, log: Telemetry::Log.new(level: :warn, io: @err), forks: true)
       end
 

@@ -10,7 +10,7 @@ module Chaton
         "check" => "load the configuration and the application, print the plan; status 1 if anything is wrong",
         "init" => "write config/chaton.rb from the configuration of Puma, Sidekiq and Karafka",
         "status" => "print what a running server is doing",
-        "top" => "print the same again every two seconds, with rates and what the workers run",
+        "top" => "watch the same on a screen: rates, threads, memory, and what a worker runs",
         "dashboard" => "print a link that opens the page of a running server, once, and open it",
         "quiet" => "let a running server take no new connections, jobs and records, and finish those it has",
         "stop" => "let a running server finish its running work, and exit",

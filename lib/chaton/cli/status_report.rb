@@ -7,7 +7,7 @@ require_relative "service_report"
 
 module Chaton
   class CLI
-    # Prints a server's status for people. `chaton top` adds what the workers run, as "running".
+    # Prints a server's status for people.
     class StatusReport
       # Column => field of a worker; a dot separates nested fields.
       COLUMNS = {
@@ -147,11 +147,8 @@ module Chaton
       end
 
       def running
-        Array(@status["running"] || @status.dig("service", "running")).map do |unit|
-          facts = [unit["what"], "#{Config::Types.thousands(unit["age_ms"])} ms",
-                   *("worker #{unit["worker"]}" if unit["worker"]), "thread #{unit["thread"]}",
-                   *Hash(unit["context"]).map { |name, value| "#{name}=#{value}" }]
-          "running: #{facts.join("  ")}".gsub(/[[:cntrl:]]/, " ")
+        Array(@status.dig("service", "running")).map do |unit|
+          "running: #{unit["what"]}  #{Config::Types.thousands(unit["age_ms"])} ms  thread #{unit["thread"]}"
         end
       end
 

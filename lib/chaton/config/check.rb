@@ -28,6 +28,7 @@ module Chaton
         check_crons
         check_limits
         check_proxies
+        check_warm_up
         StreamsCheck.new(@sources).run
       end
 
@@ -62,6 +63,12 @@ module Chaton
 
         @sources.problem(Origin.new("the configuration"),
                          "trusted_proxies #{word} is set beside #{(given - [word]).join(", ")}: it stands alone")
+      end
+
+      def check_warm_up
+        return unless @sources.hooks.key?(:warm_up)
+
+        compare(:warm_up_timeout_s, :boot_timeout_s, "a worker would be killed while it warms up")
       end
 
       def compare(lower, upper, why)

@@ -15,7 +15,7 @@ module Chaton
       # @param plan [Config::Plan]
       # @param roles [Array<Symbol>]
       # @param log [Telemetry::Log]
-      # @param forks [Boolean] whether workers are forked from this process, which writes no records
+      # @param forks [Boolean] whether workers are forked from this process, which writes no records itself
       # @return [#call, nil] the Rack application; nil without the role web
       # @raise [AppLoadError, ConfigError]
       def self.load(plan, roles, log:, forks: false)

@@ -7,6 +7,7 @@ require_relative "../web/handler"
 require_relative "../web/https_only"
 require_relative "../web/public_files"
 require_relative "../web/sendfile"
+require_relative "../web/warm_up"
 require_relative "service_role"
 
 module Chaton
@@ -34,7 +35,9 @@ module Chaton
       #
       # @param native_pool [Native::Pool]
       def start(native_pool)
-        @engine = Native::Web.start(native_pool, listeners, templates)
+        envs = templates
+        Web::WarmUp.new(@plan, app: @app, template: envs.first, log: @log).call
+        @engine = Native::Web.start(native_pool, listeners, envs)
       end
 
       # Reads the files of the certificates again.

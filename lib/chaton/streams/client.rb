@@ -66,6 +66,10 @@ module Chaton
         @followed ? Deliveries.add(receipt) : receipt
       end
 
+      # @param rows [Array<Array>] topic, value, key, headers, partition, timestamp in ms
+      # @return [Native::Receipt]
+      def produce_rows(rows) = @native.produce_many(rows, @produce_timeout_s)
+
       # Waits until the records of a receipt are durable.
       #
       # @param receipt [Native::Receipt]

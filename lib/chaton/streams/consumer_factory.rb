@@ -2,6 +2,7 @@
 
 require_relative "deserializers"
 require_relative "finder"
+require_relative "selection"
 require_relative "transaction"
 
 module Chaton
@@ -22,6 +23,7 @@ module Chaton
         @limits = limits
         @klass = finder.consumer(route.consumer, route.topic)
         @deserializer = Deserializers.of(finder.deserializer(route.deserializer, route.topic))
+        @filters = @klass.filters
         @bare = @klass.instance_method(:consume).arity.zero?
       end
 
@@ -42,19 +44,23 @@ module Chaton
 
       # Calls `consume`, which takes the batch or, as in Karafka, reads `messages`.
       #
-      # @param batch [Native::Batch]
-      def consume(instance, batch)
-        instance.messages = batch
-        @bare ? instance.consume : instance.consume(batch)
+      # @param given [Native::Batch, Selection]
+      def consume(instance, given)
+        instance.messages = given
+        @bare ? instance.consume : instance.consume(given)
       end
 
       # Prepares a consumer for a batch.
       #
       # @param batch [Native::Batch]
       # @param instance [Consumer]
+      # @return [Native::Batch, Selection] the records that pass its filters
       def prepare(batch, instance)
         instance.batch = batch
         batch.deserializer = @deserializer
+        return batch if @filters.empty?
+
+        Selection.of(batch) { |record| @filters.all? { |filter| instance.instance_exec(record, &filter) } }
       end
     end
   end

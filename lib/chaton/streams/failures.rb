@@ -25,11 +25,12 @@ module Chaton
       #
       # @param batch [Native::Batch]
       # @param error [Exception]
+      # @param given [Native::Batch, Selection, nil] the records that the consumer got
       # @param consumer [String]
       # @param seconds [Float] how long it ran
-      def fail(batch, error, consumer:, seconds:)
+      def fail(batch, error, given, consumer:, seconds:)
         # Read before the batch ends.
-        facts = { consumer: consumer, **facts(batch), seconds: seconds.round(3) }
+        facts = { consumer: consumer, **facts(batch, given), seconds: seconds.round(3) }
         verdict = batch.failed(error.class.name || "an error without a name", message(error))
         sentence, more = describe(verdict)
         @log.exception(error, sentence, **facts, **more)
@@ -49,10 +50,10 @@ module Chaton
 
       private
 
-      def facts(batch)
+      def facts(batch, given)
         facts = { topic: batch.topic, partition: batch.partition }
         facts[:offsets] = "#{batch.first_offset}-#{batch.last_offset}" if batch.size.positive?
-        offset = batch.current_offset
+        offset = given&.current_offset
         facts[:offset] = offset if offset
         facts[:attempt] = batch.attempt
         facts

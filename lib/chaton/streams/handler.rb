@@ -39,22 +39,23 @@ module Chaton
         return notify(batch, HOOKS.fetch(kind)) unless kind == :records
 
         factory = factory(batch.route)
+        given = batch
         instance = @instances.of(batch, factory)
-        factory.prepare(batch, instance)
-        consume(factory, instance, batch) unless batch.empty?
+        given = factory.prepare(batch, instance)
+        consume(factory, instance, given) unless given.empty?
         raise ForkedError, "a child came out of the consumer" if forked?
 
         # The consumer may have ended it.
         batch.done if batch.open?
         log_done("batch done", batch, started_s, records: batch.size) if @debug
       rescue Exception => e # rubocop:disable Lint/RescueException -- `exit` in a consumer must not end the worker
-        fail_work(batch, e, nil, started_s)
+        fail_work(batch, e, given, started_s)
       end
 
-      def consume(factory, instance, batch)
-        return factory.consume(instance, batch) unless factory.wait_for_deliveries?
+      def consume(factory, instance, given)
+        return factory.consume(instance, given) unless factory.wait_for_deliveries?
 
-        Deliveries.follow { factory.consume(instance, batch) }
+        Deliveries.follow { factory.consume(instance, given) }
       end
 
       def factory(route)
@@ -75,11 +76,11 @@ module Chaton
         batch.done if !forked? && batch.open?
       end
 
-      def handle_failure(batch, error, _instance, seconds)
+      def handle_failure(batch, error, given, seconds)
         return @log.exception(error, "a consumer failed after it had ended its batch itself") unless batch.open?
         return batch.abandon if Shutdown.behind?(error)
 
-        @failures.fail(batch, error, consumer: name_of(batch), seconds: seconds)
+        @failures.fail(batch, error, given, consumer: name_of(batch), seconds: seconds)
       end
 
       def run_again(batch, error)

@@ -19,7 +19,11 @@ module Chaton
       # @raise [UnknownTopic, InvalidRecord, LogRefused]
       # @raise [ConfigError] when no streams are configured
       def produce(topic, value, key: nil, headers: nil, partition: nil, timestamp: nil)
-        Streams.client.produce(topic.to_s, value, key, headers, partition, timestamp)
+        client = Streams.client
+        client.produce(topic.to_s, value, key, headers, partition, timestamp)
+      rescue ForkedError
+        # The spool of the parent process is not this process's client.
+        Streams.renew(client).produce(topic.to_s, value, key, headers, partition, timestamp)
       end
 
       # Writes a record, and returns once it is durable.
@@ -43,7 +47,10 @@ module Chaton
       # @return [Native::Receipt] of all of them; a record that is refused fails there, and the others are written
       # @raise [ArgumentError, TypeError] for a value that cannot be written
       def produce_many(topic, values)
-        Streams.client.produce_many(topic.to_s, values)
+        client = Streams.client
+        client.produce_many(topic.to_s, values)
+      rescue ForkedError
+        Streams.renew(client).produce_many(topic.to_s, values)
       end
     end
   end

@@ -5,6 +5,7 @@ require "rbconfig"
 require_relative "../boot_signals"
 require_relative "inherited_sockets"
 require_relative "memory_restarts"
+require_relative "ticket_handover"
 
 module Chaton
   class Supervisor
@@ -17,7 +18,8 @@ module Chaton
       # Set by the service manager for one process.
       ONE_TIME = %w[LISTEN_PID LISTEN_FDS LISTEN_FDNAMES].freeze
       # Set by the process that started this one.
-      INHERITED = [InheritedSockets::VARIABLE, InheritedSockets::ACTIVATED, MemoryRestarts::VARIABLE].freeze
+      INHERITED = [InheritedSockets::VARIABLE, InheritedSockets::ACTIVATED, MemoryRestarts::VARIABLE,
+                   TicketHandover::VARIABLE].freeze
       # A process beside the main one must not report to the service manager.
       OF_MAIN_PROCESS = %w[NOTIFY_SOCKET WATCHDOG_USEC WATCHDOG_PID].freeze
 
@@ -37,13 +39,14 @@ module Chaton
       # Replaces this process by a new start of the program; never returns.
       #
       # @param sockets [Hash{String=>IO}] listening sockets by bind
+      # @param ios [Array<IO>] further descriptors to pass under their number
       # @param environment [Hash{String=>String}] further variables
       # @raise [SystemCallError] when the program cannot be started
-      def exec(sockets, environment: {})
+      def exec(sockets, ios: [], environment: {})
         environment = @environment.merge(InheritedSockets.to_env(sockets), environment)
         BootSignals.ignore
         Process.exec(environment, *@command, unsetenv_others: true, chdir: @directory, rlimit_nofile: @open_files,
-                                             **kept(sockets.values))
+                                             **kept(sockets.values + ios))
       end
 
       # Looked at before a server stops serving to start again.

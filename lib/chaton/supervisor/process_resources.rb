@@ -14,6 +14,7 @@ require_relative "pidfile"
 require_relative "restart_file"
 require_relative "services"
 require_relative "systemd_notify"
+require_relative "ticket_handover"
 
 module Chaton
   class Supervisor
@@ -130,18 +131,21 @@ module Chaton
         true
       end
 
-      # Starts the program again in this process, with the listening sockets.
+      # Starts the program again in this process, with the listening sockets and the secret of TLS session tickets.
       #
+      # @param scoreboard [Native::Scoreboard] has the secret
       # @param environment [Hash{String=>String}] further variables
       # @return [Integer] exit status, only when that fails
-      def restart_in_place(environment = {})
+      def restart_in_place(scoreboard, environment = {})
         @hooks.run_all(:on_restart)
         @control.close
         @admin.stop
         @log.info("starting again in place")
         @notify.starting_again(@plan.boot_timeout_s)
         sockets = @listeners.sockets.merge(@admin.sockets)
-        @launch_command.exec(sockets, environment: { **@listeners.environment, **environment })
+        secret, variable = TicketHandover.pass(scoreboard)
+        @launch_command.exec(sockets, ios: [secret].compact,
+                                      environment: { **@listeners.environment, **variable, **environment })
       rescue SystemCallError => e
         @log.exception(e, "the program cannot be started again")
         release

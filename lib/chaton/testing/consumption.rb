@@ -74,8 +74,8 @@ module Chaton
       def calls = @batch.calls
 
       def consume
-        @factory.prepare(@batch, @consumer)
-        @factory.consume(@consumer, @batch) unless @batch.empty?
+        given = @factory.prepare(@batch, @consumer)
+        @factory.consume(@consumer, given) unless given.empty?
         @batch.done
       rescue Exception => e # rubocop:disable Lint/RescueException -- `exit` in a consumer must not end the tests
         raise if e.is_a?(SignalException)

@@ -119,6 +119,20 @@ class StreamsFeaturesTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
+  each_log def test_filtered_records_are_committed_without_reaching_the_consumer
+    create(partitions: 1)
+    log.write(topic, Array.new(100) { |n| [n.to_s] })
+    server = boot_streams(<<~RUBY)
+      class EventsConsumer < Chaton::Consumer
+        filter { |record| record.raw.to_i % 10 == 3 }
+        def consume(batch) = batch.each { |record| Evidence.did(record) }
+      end
+    RUBY
+    assert_all_committed(server)
+    assert_equal %w[3 13 23 33 43 53 63 73 83 93], evidence.values
+    assert_equal 0, server.stop
+  end
+
   # A new process consumes the unmarked records again.
   each_log def test_only_marked_records_are_committed_with_manual_offsets
     create(partitions: 1)

@@ -7,8 +7,9 @@ require "support/streams_test_case"
 class StreamsForkTest < Minitest::Test
   include StreamsTest
 
-  # Produces in a child that a request forks.
+  # Produces at boot, before workers are forked, and in a child that a request forks.
   WEB = <<~RUBY
+    Array.new(3) { |n| Chaton.produce("TOPIC", "boot\#{n}") }
     run(lambda do |env|
       Chaton.produce!("TOPIC", "parent")
       pid = fork do
@@ -21,17 +22,17 @@ class StreamsForkTest < Minitest::Test
     end)
   RUBY
 
-  each_log def test_records_produced_in_a_child_of_a_worker_arrive
+  each_log def test_records_produced_before_a_fork_and_in_a_child_of_a_worker_arrive
     create
-    config = "on_worker_boot { |index| Chaton.produce(\"#{topic}\", \"boot\#{index}\") }"
-    server = boot_streams(workers: "web: 1, streams: 1", rackup: WEB.gsub("TOPIC", topic), config: config)
-    server.eventually("what was produced at boot") { evidence.count >= 2 }
+    server = boot_streams(workers: "web: 2, streams: 1", rackup: WEB.gsub("TOPIC", topic))
+    server.eventually("what was produced at boot") { evidence.count >= 3 }
     assert_match(/\A0 \d+\z/, server.get("/").body)
-    server.eventually("the others") { evidence.count >= 6 }
-    assert_equal %w[after boot0 boot1 child parent unwaited], evidence.values.sort
+    server.eventually("the others") { evidence.count >= 7 }
+    assert_equal %w[after boot0 boot1 boot2 child parent unwaited], evidence.values.sort
     assert_equal 0, server.stop
     server.wait_all_gone
-    assert_equal 6, log.read(topic).size
+    # The stopped worker has sent all records of the spool.
+    assert_equal 7, log.read(topic).size
   end
 
   each_log def test_a_worker_that_consumes_can_fork
@@ -55,10 +56,10 @@ class StreamsForkTest < Minitest::Test
     server.wait_all_gone
   end
 
+  # Without workers the process itself sends the records of the spool.
   each_log def test_records_produced_at_boot_of_one_process_arrive
     create
-    rackup = "Array.new(3) { |n| Chaton.produce(\"TOPIC\", \"boot\#{n}\") }\n#{WEB}".gsub("TOPIC", topic)
-    server = boot_streams(workers: "0", rackup: rackup, args: ["--web", "--streams"])
+    server = boot_streams(workers: "0", rackup: WEB.gsub("TOPIC", topic), args: ["--web", "--streams"])
     assert_match(/\A0 #{server.pid}\z/, server.get("/").body)
     server.eventually("all came") { evidence.count >= 7 }
     assert_equal %w[after boot0 boot1 boot2 child parent unwaited], evidence.values.sort

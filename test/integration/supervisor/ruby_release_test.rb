@@ -74,7 +74,7 @@ class RubyReleaseServerTest < Minitest::Test
 
   # Ruby itself reports the sizes of its heap when it runs with -w.
   def test_no_file_of_ours_gives_a_warning_of_ruby
-    config = "workers 1\njobs { }\nstreams { topic \"events\" }"
+    config = "workers 1\njobs { }\nstreams { topic \"events\" }\nwarm_up { |client| client.get \"/\" }"
     server = boot(rackup: APP, env: { "RUBYOPT" => "-w -W:deprecated" }, config: config)
     assert_equal "hello", server.get.body
     server.signal("USR1")

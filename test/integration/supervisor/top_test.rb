@@ -6,7 +6,7 @@ require "pty"
 require "support/raw_client"
 require "chaton/cli"
 require "chaton/cli/top"
-require "support/http_client"
+require "chaton/cli/top/screen"
 require "support/server"
 
 # `chaton top` on a real terminal.
@@ -23,9 +23,12 @@ class TopTest < Minitest::Test
   # A terminal in which `chaton top` runs, and what it has drawn.
   class Terminal
     WAIT_S = 60
-    FRAME = /#{Regexp.escape(Chaton::CLI::Top::BEGIN_FRAME)}(.*?)#{Regexp.escape(Chaton::CLI::Top::END_FRAME)}/m
+    OPEN = Chaton::CLI::Top::Screen::OPEN
+    CLOSE = Chaton::CLI::Top::Screen::CLOSE
+    FRAME = /#{Regexp.escape(Chaton::CLI::Top::Screen::BEGIN_FRAME)}(.*?)#{
+      Regexp.escape(Chaton::CLI::Top::Screen::END_FRAME)}/m
 
-    attr_reader :pid
+    attr_reader :pid, :output
 
     def initialize(server, env: {}, size: [30, 160])
       command = [RbConfig.ruby, "-I#{File.expand_path("lib")}", File.expand_path("exe/chaton"), "top",
@@ -39,7 +42,7 @@ class TopTest < Minitest::Test
     end
 
     # The last frame that was drawn, without colours.
-    def frame = drawn.gsub(/\e\[[\d;]*m/, "").gsub("\e[K", "").split(/\r+\n/)
+    def frame = drawn.gsub(/\e\[[\d;]*m/, "").gsub("\e[K", "").split(/\r+\n/, -1)
 
     def drawn = text.scan(FRAME).last&.first.to_s
 
@@ -66,6 +69,11 @@ class TopTest < Minitest::Test
       wait("the end") { @status || (@status = Process.wait2(@pid, Process::WNOHANG)&.last) }
       @status
     end
+
+    # Whether keys are shown again, and the first screen.
+    def restored? = text.end_with?(CLOSE) && @master.echo?
+
+    def raw? = !@master.echo?
 
     def hang_up
       @reader.kill.join
@@ -97,38 +105,77 @@ class TopTest < Minitest::Test
     super
   end
 
-  def test_it_shows_the_status_with_rates_and_what_the_workers_run
+  def test_keys_choose_what_the_screen_shows
     server = boot(rackup: APP, config: "workers 2\nthreads 1..3")
     terminal = top(server)
-    terminal.wait_for(%r{^requests -/s  jobs -/s  records -/s$})
-    assert_equal 2, terminal.frame.grep(/^ *\d+ +web /).size
+    terminal.wait_for(/^worker +roles/)
+    assert_equal 2, rows(terminal).size
+    assert_operator terminal.text, :start_with?, Terminal::OPEN
+    assert terminal.raw?
     assert_match(/\e\[1m.*\e\[0m/, terminal.drawn, "in colours")
-    load = ClientLoad.new(server.port)
-    terminal.wait_for(%r{^requests [1-9][\d,]*/s  jobs 0/s  records 0/s$})
-    assert_empty load.stop.failures
     slow = RawClient.new(server.port)
     slow.write("GET /slow HTTP/1.1\r\nHost: h\r\nX-Request-Id: slow-7\r\n\r\n")
-    terminal.wait_for(%r{^running: GET /slow  [\d,]+ ms  worker \d  thread \d+  request_id=slow-7$})
-    server.write("open", "")
-    terminal.wait("the end of the request") { terminal.frame.grep(/^running:/).empty? }
-    terminal.press("\u0003")
+    terminal.wait_for(/1 of \d+ run work/)
+    terminal.press("ss")
+    terminal.wait_for(/by running, role all$/)
+    terminal.wait("the busy one at the top") { rows(terminal).first&.match?(%r{ 1/\d}) }
+    terminal.press("\r")
+    terminal.wait_for(%r{ms +thread \d+ +cpu \d+ ms +GET /slow +request_id=slow-7$})
+    terminal.press("\e")
+    terminal.wait_for(/^worker +roles/)
+    terminal.press("r")
+    terminal.wait("the busy one at the end") { rows(terminal).last&.match?(%r{ 1/\d}) }
+    terminal.press("ff")
+    terminal.wait("no worker has the role jobs") { terminal.frame.last.include?("role jobs") && rows(terminal).empty? }
+    terminal.press("q")
     assert_equal 0, terminal.status.exitstatus
+    terminal.wait("the terminal as before") { terminal.restored? }
+    server.write("open", "")
   ensure
     slow&.close
-    load&.stop
   end
 
-  def test_a_frame_has_no_more_lines_than_the_screen
+  def test_a_signal_leaves_the_terminal_as_it_was
+    server = boot(rackup: APP, config: "workers 0")
+    terminal = top(server)
+    terminal.wait_for(/^worker +roles/)
+    Process.kill(:TERM, terminal.pid)
+    assert_equal Signal.list["TERM"], terminal.status.termsig
+    terminal.wait("the terminal as before") { terminal.restored? }
+    terminal.close
+    terminal = top(server)
+    terminal.wait_for(/^worker +roles/)
+    terminal.press("\u0003")
+    assert_equal 0, terminal.status.exitstatus
+    terminal.wait("the terminal as before") { terminal.restored? }
+  end
+
+  def test_it_stops_and_goes_on
+    terminal = top(boot(rackup: APP, config: "workers 0"))
+    terminal.wait_for(/^worker +roles/)
+    # Ctrl-Z
+    Process.kill(:TSTP, terminal.pid)
+    terminal.wait("the terminal as before") { terminal.restored? }
+    terminal.wait("its stop") { File.read("/proc/#{terminal.pid}/stat")[/\) (\w)/, 1] == "T" }
+    Process.kill(:CONT, terminal.pid)
+    terminal.wait("the screen again") { terminal.raw? && terminal.text.scan(Terminal::OPEN).size == 2 }
+    terminal.press("q")
+    assert_equal 0, terminal.status.exitstatus
+  end
+
+  def test_every_frame_fits_the_screen
     terminal = top(boot(rackup: APP, config: "workers 2"))
     terminal.wait_for(/^worker +roles/)
-    terminal.resize(3, 24)
-    terminal.wait("a short frame") { terminal.frame.size == 2 }
-    assert terminal.text.end_with?(Chaton::CLI::Top::END_FRAME), "long lines are wrapped again"
+    [[5, 24], [1, 1], [40, 200]].each do |rows, columns|
+      terminal.resize(rows, columns)
+      terminal.wait("a frame of #{rows} rows") { terminal.frame.size == rows }
+      terminal.wait("#{columns} columns") { terminal.frame.all? { |line| line.length <= columns } }
+    end
   end
 
   def test_it_ends_with_its_terminal
     terminal = top(boot(rackup: APP, config: "workers 0"))
-    terminal.wait_for(/^requests: 0 so far/)
+    terminal.wait_for(/^worker +roles/)
     terminal.hang_up
     assert terminal.status
   end
@@ -136,17 +183,17 @@ class TopTest < Minitest::Test
   def test_a_server_that_has_gone_is_waited_for
     server = boot(rackup: APP, config: "workers 0")
     terminal = top(server)
-    terminal.wait_for(/^requests: 0 so far/)
+    terminal.wait_for(/^worker +roles/)
     assert_equal 0, server.stop
     terminal.wait_for(/no server listens at/)
-    terminal.press("\u0003")
+    terminal.press("q")
     assert_equal 0, terminal.status.exitstatus
   end
 
   def test_colours_and_control_sequences_can_be_switched_off
     server = boot(rackup: APP, config: "workers 0")
     terminal = top(server, env: { "NO_COLOR" => "1" })
-    terminal.wait_for(/^requests: 0 so far/)
+    terminal.wait_for(/^worker +roles/)
     refute_match(/\e\[[\d;]+m/, terminal.text)
     terminal.close
     terminal = top(server, env: { "TERM" => "dumb" })
@@ -158,4 +205,7 @@ class TopTest < Minitest::Test
   private
 
   def top(server, **options) = @terminal = Terminal.new(server, **options)
+
+  # The lines of workers.
+  def rows(terminal) = terminal.frame.grep(/^ *\d+ +web /)
 end

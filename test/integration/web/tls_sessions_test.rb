@@ -22,6 +22,20 @@ class TlsSessionsTest < Minitest::Test
     end
   end
 
+  def test_sessions_are_continued_after_a_full_restart
+    ["workers 0", "workers 1"].each do |workers|
+      server = serve(workers)
+      versions = [OpenSSL::SSL::TLS1_2_VERSION, OpenSSL::SSL::TLS1_3_VERSION]
+      sessions = versions.to_h { |version| [version, continue(port(server), version, nil).first] }
+      [2, 3].each do |count|
+        server.signal("USR2")
+        server.wait_line(/ ready  listen=/, count: count)
+        versions.each { |version| sessions[version], = continue(port(server), version, sessions.fetch(version)) }
+      end
+      assert_equal 0, server.stop
+    end
+  end
+
   # It would have passed the check without having been checked.
   def test_a_session_of_an_open_bind_is_not_continued_where_clients_need_a_certificate
     forced = { **@tls.pair("app"), verify_mode: "force_peer", ca: @tls.path("ca.pem") }

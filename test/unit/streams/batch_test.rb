@@ -2,13 +2,18 @@
 
 require_relative "support/streams_unit_case"
 
-# A batch is like an Array.
+# A batch is like an Array, also one that filters have chosen from.
 class StreamsBatchTest < StreamsUnitCase
-  # "a" to "e" with the offsets 10 to 14.
-  def letters = batch(*%w[a b c d e].each_with_index.map { |value, index| [value, "k#{index}", nil, nil, 10 + index] })
+  # @yieldparam batch [#each] of "a" to "e" with the offsets 10 to 14
+  def both
+    rows = %w[a b c d e].each_with_index.map { |value, index| [value, "k#{index}", nil, nil, 10 + index] }
+    yield batch(*rows)
+    others = batch(*rows, ["x", nil, nil, nil, 15])
+    yield Chaton::Streams::Selection.of(others) { |record| record.raw != "x" }
+  end
 
   def test_counting
-    letters.then do |batch|
+    both do |batch|
       assert_equal [5, 5, 5, false, 2], [batch.size, batch.length, batch.count, batch.empty?,
                                          batch.count { |record| record.raw < "c" }]
       assert_equal [10, 14, %w[a b c d e], batch.values], [batch.first_offset, batch.last_offset, batch.values,
@@ -21,7 +26,7 @@ class StreamsBatchTest < StreamsUnitCase
 
   def test_places_and_parts
     reference = %w[a b c d e]
-    letters.then do |batch|
+    both do |batch|
       [-6, -5, -1, 0, 4, 5].each { |place| same(reference[place], batch[place]&.raw) }
       [0..1, 1..-2, 3.., ..2, -2.., 5.., 6.., 2...4, 3..1, -9..1, 0...-1, nil..nil].each do |range|
         same(reference[range], batch[range]&.values, range)
@@ -36,7 +41,7 @@ class StreamsBatchTest < StreamsUnitCase
   end
 
   def test_ends
-    letters.then do |batch|
+    both do |batch|
       assert_equal %w[a e], [batch.first.raw, batch.last.raw]
       assert_equal [%w[a b], %w[d e], [], %w[a b c d e]],
                    [batch.first(2), batch.last(2), batch.last(0), batch.first(9)].map(&:values)
@@ -45,7 +50,7 @@ class StreamsBatchTest < StreamsUnitCase
   end
 
   def test_going_through_it
-    letters.then do |batch|
+    both do |batch|
       assert_equal %w[a b c d e], batch.each.map(&:raw)
       assert_equal %w[a b c d e], batch.to_a.map(&:value)
       assert_equal 5, batch.each.size
@@ -59,7 +64,7 @@ class StreamsBatchTest < StreamsUnitCase
   end
 
   def test_it_tells_where_one_is
-    letters.then do |batch|
+    both do |batch|
       assert_nil batch.current_offset
       batch.each { |record| break if record.raw == "c" }
       assert_equal 12, batch.current_offset
@@ -72,6 +77,8 @@ class StreamsBatchTest < StreamsUnitCase
     assert_equal "#<Chaton::Native::Batch events/3 @0-1, 2 records>", batch("a", "b").inspect
     assert_equal "#<Chaton::Native::Record events/3 @0>", batch("a").first.inspect
     assert_equal "#<Chaton::Native::Batch events/3, 0 records>", batch.inspect
+    assert_equal "#<Chaton::Streams::Selection events/3 @1-1, 1 records>",
+                 Chaton::Streams::Selection.of(batch("a", "b")) { |record| record.raw == "b" }.inspect
   end
 
   def test_a_record

@@ -133,6 +133,10 @@ class StreamsConsumerTest < StreamsUnitCase
     assert_raises(Chaton::BufferFull) { two.produce("a", "b" * 101) }
   end
 
+  def test_a_filter_needs_a_block
+    assert_raises(ArgumentError) { Class.new(Chaton::Consumer) { filter } }
+  end
+
   def test_an_instance_may_go_on
     klass = Class.new(Chaton::Consumer) { def consume(batch) = (@seen ||= []).concat(batch.values) }
     klass.attr_reader(:seen)

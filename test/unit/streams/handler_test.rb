@@ -151,6 +151,34 @@ class StreamsHandlerTest < StreamsUnitCase
     end
   end
 
+  def test_filters_are_inherited_and_what_they_refuse_is_done
+    seen = []
+    parent = Class.new(Chaton::Consumer) { filter { |record| record.key && limit } }
+    klass = Class.new(parent) do
+      filter { |record| record.offset < limit }
+      def limit = 12
+      define_method(:consume) { |batch| seen << [batch.size, batch.map(&:offset), batch.first_offset, lag] }
+    end
+    one = fake_batch(["a", "k", nil, nil, 10], ["b"], %w[c k], %w[d k], end_offset: 20)
+    handler(klass).call(one)
+    assert_equal [[1, [10], 10, 6]], seen
+    assert_equal [11, 12, 13], one.calls[:marked]
+    none = fake_batch("x")
+    handler(klass).call(none)
+    assert_equal [1, :done], [seen.size, none.outcome], "nothing is left to consume"
+  end
+
+  def test_a_filter_that_fails_fails_the_batch
+    klass = Class.new(Chaton::Consumer) do
+      filter { |record| record.offset == 1 ? raise("odd") : true }
+      def consume(_batch) = nil
+    end
+    one = fake_batch("a", "b")
+    handler(klass).call(one)
+    assert_equal [:failed, "RuntimeError", "odd"], one.outcome
+    assert_match(/offset=1 /, logged)
+  end
+
   def test_error_handlers_are_told
     calls = []
     Chaton::Streams.error_handlers << ->(*) { raise "in a handler" }

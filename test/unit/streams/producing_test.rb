@@ -68,21 +68,20 @@ class StreamsProducingTest < StreamsUnitCase
     assert_match(%r{write `streams \{ broker "log://storage/streams" \}` into config/chaton.rb}, error.message)
   end
 
-  def test_nothing_is_produced_before_workers_are_forked
-    assert_equal "nothing is written before workers are forked\n1\n", in_process(<<~RUBY)
-      require "chaton"
-      require "chaton/config"
-      require #{File.expand_path("support/fake_streams_client", __dir__).inspect}
-      $stdout.sync = true
-      NATIVE = FakeStreamsClient.new
-      Chaton::Streams::Client.define_singleton_method(:for) { |settings| new(NATIVE, settings) }
-      given = { config_file: "-", broker: "log://storage/streams" }
-      Chaton::Streams.use(Chaton::Config.load(given, env: {}, root: "/tmp"), forks: true)
-      begin
-        Chaton.produce("e", "a")
-      rescue Chaton::LogUnavailable => e
-        puts e.message[/[^,]+/]
-      end
+  def test_what_is_produced_before_the_fork_is_kept_for_one_worker
+    assert_equal <<~TEXT, forked
+      kept: false
+      refused: nothing is written before workers are forked: the record is kept for the first worker.
+      full: 3 records wait for the first worker already
+      workers: 4 records, ["a", "b", "c", "again"]
+    TEXT
+  end
+
+  def test_a_worker_that_produces_does_not_wait_for_the_start
+    assert_equal "3\n", in_process(<<~RUBY)
+      #{preamble}
+      Chaton.produce("e", "a")
+      Chaton.produce("e", "b")
       pid = fork do
         Chaton.produce("e", "c")
         puts NATIVE.rows.size
@@ -114,5 +113,56 @@ class StreamsProducingTest < StreamsUnitCase
     printed = StringIO.new
     Chaton::Streams.client.flush_at_exit(err: printed)
     printed.string
+  end
+
+  def forked
+    in_process(<<~RUBY)
+      #{preamble}
+      value = +"a"
+      receipt = Chaton.produce("e", value, key: "k")
+      value << "changed"
+      puts "kept: \#{receipt.wait(1)}"
+      Chaton.produce_many("e", %w[b c])
+      begin
+        Chaton.produce!("e", "d")
+      rescue Chaton::LogError => e
+        puts "refused: \#{e.message.sub(/ Use.*/, "")}" if e.message.include?("before workers")
+        puts "full: \#{e.message[/.*already/]}" if e.is_a?(Chaton::BufferFull)
+      end
+      begin
+        Chaton::Streams.client.wait(nil)
+      rescue Chaton::LogUnavailable => e
+        puts "refused: \#{e.message.sub(/ Use.*/, "")}"
+      end
+      reader, writer = IO.pipe
+      pids = Array.new(3) do
+        fork do
+          2.times { Chaton::Streams.started }
+          NATIVE.rows.each { |row| writer.puts(row[1]) }
+        end
+      end
+      pids.each { |pid| Process.wait(pid) }
+      pid = fork { Chaton::Streams.started; Chaton.produce("e", "again"); NATIVE.rows.each { |row| writer.puts(row[1]) } }
+      Process.wait(pid)
+      writer.close
+      lines = reader.read.split
+      puts "workers: \#{lines.size} records, \#{lines}"
+    RUBY
+      .lines.sort_by { |line| %w[kept refused full workers].index(line[/\w+/]) }.join
+  end
+
+  def preamble
+    <<~RUBY
+      require "chaton"
+      require "chaton/config"
+      require #{File.expand_path("support/fake_streams_client", __dir__).inspect}
+      $stdout.sync = true
+      NATIVE = FakeStreamsClient.new
+      Chaton::Streams::Client.define_singleton_method(:for) { |settings| new(NATIVE, settings) }
+      File.write("/tmp/chaton-#{Process.pid}.rb", "streams { produce_buffer_records 3 }")
+      plan = Chaton::Config.load({ config_file: "/tmp/chaton-#{Process.pid}.rb" }, env: {}, root: "/tmp")
+      File.unlink("/tmp/chaton-#{Process.pid}.rb")
+      Chaton::Streams.use(plan, forks: true)
+    RUBY
   end
 end

@@ -40,7 +40,8 @@ module Chaton
                        "Kafka: when a broker refuses the credentials or TLS and no other one accepts them within " \
                        "this time, records that wait to be written fail, and groups are joined anew."),
         Option.in(:streams, :produce_buffer_bytes, :log, Types::Bytes.new((64 << 10)..(1 << 40)), 64 << 20,
-                  "Bytes of records that wait to be written; above it Chaton.produce waits.", also: %i[produce_buffer]),
+                  "Bytes of records that wait to be written; above it Chaton.produce waits. Before workers are " \
+                  "forked as many are kept for the first worker.", also: %i[produce_buffer]),
         Option.in(:streams, :produce_buffer_records, :log, Types::Number.new(1..10_000_000), 100_000,
                   "Number of records that wait to be written; above it Chaton.produce waits."),
         Option.seconds(:streams, :produce_timeout_s, :log, 0.0..3600.0, 5.0,

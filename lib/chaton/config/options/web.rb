@@ -157,6 +157,15 @@ module Chaton
                   "worker, is replaced; its tickets are accepted as long again.")
       ].freeze
 
+      # Limits of the requests with which a worker warms itself up.
+      WARM_UP = [
+        Option.in(:web, :warm_up_timeout_s, :timeouts, TIME, 20.0,
+                  "Time for all `warm_up` blocks of a process; then it takes requests without the rest. It is part " \
+                  "of boot_timeout_s."),
+        Option.in(:web, :warm_up_requests_max, :limits, Types::Number.new(1..1_000_000), 1000,
+                  "Requests that `warm_up` blocks make in one process, at most.")
+      ].freeze
+
       # Files that are served without the application.
       FILES = [
         Option.in(:web, :static, :files, Types::StaticRoot.new, :auto,
@@ -194,7 +203,7 @@ module Chaton
                   "content: its length must not tell what it holds (BREACH).")
       ].freeze
 
-      WEB = [*QUEUE, *LIMITS, *TIMEOUTS, *CONNECTIONS, *TLS, *FILES, *COMPRESSION].freeze
+      WEB = [*QUEUE, *LIMITS, *TIMEOUTS, *CONNECTIONS, *TLS, *FILES, *COMPRESSION, *WARM_UP].freeze
     end
   end
 end

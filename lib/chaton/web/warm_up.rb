@@ -1,0 +1,61 @@
+# frozen_string_literal: true
+
+require "timeout"
+require "chaton/web/warm_up_client"
+
+module Chaton
+  module Web
+    # Runs the `warm_up` blocks of the configuration in a worker that does not take requests yet. The requests that they
+    # make fill caches and let YJIT compile, so that no real client waits for either. Failures are logged only.
+    class WarmUp
+      # Ends the blocks. It is no StandardError, because applications rescue those.
+      class Over < Exception; end # rubocop:disable Lint/InheritException
+
+      # @param plan [Config::Plan]
+      # @param app [#call] the Rack application
+      # @param template [Hash] see {EnvTemplate}
+      # @param log [Telemetry::Log]
+      def initialize(plan, app:, template:, log:)
+        @blocks = plan.hooks.fetch(:warm_up, [])
+        @timeout_s = plan.web[:warm_up_timeout_s]
+        @requests_max = plan.web[:warm_up_requests_max]
+        @client = WarmUpClient.new(app, template, log: log) { |requests| check(requests) }
+        @log = log
+      end
+
+      # Returns once the blocks have ended or their time is over.
+      def call
+        return if @blocks.empty?
+
+        started_s = now_s
+        run
+        @log.info("warmed up", requests: @client.requests, failed: @client.failed,
+                               ms: ((now_s - started_s) * 1e3).round)
+      end
+
+      private
+
+      def run
+        Timeout.timeout(@timeout_s, Over, "warm_up_timeout_s (#{@timeout_s} s) is over") do
+          @blocks.each { |block| run_block(block) }
+        end
+      rescue Over => e
+        @log.warn("warm_up ended early and the worker goes on without the rest: #{e.message}")
+      end
+
+      def run_block(block)
+        block.call(@client)
+      rescue Over
+        raise
+      rescue Exception => e # rubocop:disable Lint/RescueException -- `exit` here must not end the worker
+        @log.exception(e, "a warm_up block failed", hook: block.source_location&.join(":"))
+      end
+
+      def check(requests)
+        raise Over, "warm_up_requests_max (#{@requests_max}) is reached" if requests >= @requests_max
+      end
+
+      def now_s = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    end
+  end
+end
