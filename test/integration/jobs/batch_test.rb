@@ -180,7 +180,8 @@ class JobsBatchTest < Minitest::Test
       drained(server, console)
       ids = server.record.ids
       assert_operator ids.rindex("leaf:#{step}"), :<, ids.index { |id| id.start_with?("success:#{step}") }
-      assert_equal ["complete:#{step}:1:0:0", "success:#{step}:1:0:0"], callbacks(server).grep(/:#{step}:/)
+      # The worker may have died before it acknowledged a callback that had run, which then runs once more.
+      assert_equal ["complete:#{step}:1:0:0", "success:#{step}:1:0:0"], callbacks(server).grep(/:#{step}:/).uniq
       assert_equal round + 1, server.log.scan("ERROR worker died").size
     end
     assert_equal 0, server.stop
