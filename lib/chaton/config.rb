@@ -6,6 +6,9 @@ module Chaton
   # Settings: each is an {Option}, defined once in {Options}; files, command line and environment give them
   # values; the result is a frozen {Plan}.
   module Config
+    # More than these are not listed in an error.
+    NAMES_SHOWN = 24
+
     # Reads all sources and checks them.
     #
     # @param given [Hash{Symbol=>Object}] options of the command line by name; one that may be repeated has an
@@ -47,12 +50,25 @@ module Chaton
       allowed = section == :jobs ? JobsBuilder::IN_RUBY : StreamsBuilder::IN_RUBY.keys
       what = "Chaton::#{section.capitalize}.configure"
       given.to_h do |name, value|
-        raise ConfigError, "#{what} takes #{allowed.join(", ")}, not #{name}" unless allowed.include?(name)
-
+        # Options of streams have the same keywords as those of jobs.
+        known(what, name, allowed.map { |option| option.to_s.delete_prefix("streams_") }) unless allowed.include?(name)
         [name, Options[name].cast([value])]
       rescue Types::Mismatch => e
         raise ConfigError, "#{what}: #{name} #{e.message}"
       end
+    end
+
+    # @param what [String] a method that takes settings
+    # @param name [Symbol] one that it was given
+    # @param names [Array<String, Symbol>] those that it takes
+    # @return [void]
+    # @raise [ConfigError] which suggests the nearest, if it is none of them
+    def self.known(what, name, names)
+      return if names.include?(name)
+
+      nearest = Nearest.to(name, names)
+      list = names.size > NAMES_SHOWN ? "options of the configuration" : names.join(", ")
+      raise ConfigError, "#{what} takes #{list}, not #{name}#{"; did you mean #{nearest}?" if nearest}"
     end
   end
 end

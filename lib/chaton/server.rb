@@ -27,6 +27,7 @@ module Chaton
     def initialize(app, port: 0, host: "127.0.0.1", **settings)
       @app = app
       @host = host
+      settings.each_key { |name| Config.known("Chaton::Server.new", name, Config::Options::BY_NAME.keys) }
       address = host.include?(":") ? "[#{host}]" : host
       given = { log_level: "warn", **settings, bind: ["tcp://#{address}:#{port}"], web: true, workers: 0 }
       @plan = Config.load({ **given, config_file: Config::Loader::NO_FILE }, env: ENV.to_h)
@@ -46,6 +47,9 @@ module Chaton
       context = Service::ProcessContext.new(roles: [:web], scoreboard: Native::Scoreboard.new(1), slot: 0)
       @service = Service.new(@plan, app: @app, sockets: @listeners.sockets.values, context: context, log: log).start
       self
+    ensure
+      # It did not start.
+      @listeners&.close unless @service
     end
 
     # @return [Integer] the port that it listens on

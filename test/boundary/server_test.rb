@@ -45,6 +45,15 @@ class ServerTest < Minitest::Test
     assert stop.value
   end
 
+  def test_one_that_could_not_listen_starts_later
+    taken = TCPServer.new("127.0.0.1", 0)
+    server = Chaton::Server.new(->(_) { [200, {}, ["there"]] }, port: taken.local_address.ip_port)
+    assert_raises(Chaton::BindError) { server.start }
+    taken.close
+    assert_equal "there", get(server.start)
+    assert server.stop
+  end
+
   # As a system test does, without a browser.
   def test_capybara_starts_it
     needs_gems "capybara"
@@ -61,6 +70,8 @@ class ServerTest < Minitest::Test
   def test_a_wrong_setting_is_a_sentence
     error = assert_raises(Chaton::ConfigError) { Chaton::Server.new(->(_) {}, threads: "many") }
     assert_match(/threads must be/, error.message)
+    error = assert_raises(Chaton::ConfigError) { Chaton::Server.new(->(_) {}, thread: 3) }
+    assert_match(/takes options of the configuration, not thread; did you mean threads\?\z/, error.message)
   end
 
   private

@@ -83,6 +83,7 @@ class StreamsLog
     rescue Chaton::LogUnavailable
       raise if late?(deadline) || !QUESTIONS.include?(words[:do])
 
+      sleep 0.1
       retry
     end
     result && JSON.parse(result)

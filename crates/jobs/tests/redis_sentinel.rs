@@ -15,22 +15,13 @@ use chaton_core::engine::Engine as _;
 use chaton_jobs::store::{open, StoreErrorKind, StoreOptions};
 use redis_engine::{push_one, start, InstantFeed, Pusher};
 use redis_server::tls::{start_tls, start_tls_server, tls_settings};
-use redis_server::{claim, free_port, push, redis_server, TestRedis, TRIES};
+use redis_server::{claim, free_port, push, redis_server, wait_within, TestRedis, TRIES};
 
 /// Longest wait for a condition.
 const WAIT: Duration = Duration::from_secs(60);
 
-/// Most looks start `redis-cli`, so the pause is several times as long as a look.
-fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
-    let began = Instant::now();
-    loop {
-        let looked = Instant::now();
-        if condition() {
-            return;
-        }
-        assert!(began.elapsed() < WAIT, "waited too long for {what}");
-        std::thread::sleep(4 * looked.elapsed() + Duration::from_millis(5));
-    }
+fn wait_for(what: &str, condition: impl FnMut() -> bool) {
+    wait_within(WAIT, what, condition);
 }
 
 /// A sentinel, killed when it is dropped.

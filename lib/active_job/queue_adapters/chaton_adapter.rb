@@ -13,8 +13,8 @@ module ActiveJob
     # Runs ActiveJob's jobs on Chaton: `config.active_job.queue_adapter = :chaton`.
     #
     # The jid is its `provider_job_id`. A class has the options of `chaton_options`, or keeps its `sidekiq_options`.
-    # Whether a job waits for the commit of
-    # an open transaction is decided by Rails from 7.2 on (`enqueue_after_transaction_commit`). Before, each does.
+    # Whether a job waits for the commit of an open transaction is decided by Rails from 7.2 on
+    # (`enqueue_after_transaction_commit`). Before, each does.
     class ChatonAdapter < (const_defined?(:AbstractAdapter) ? AbstractAdapter : Object)
       # The class that a worker runs. The name of the wrapped class is in the document too.
       class JobWrapper
@@ -170,9 +170,8 @@ module ActiveJob
         limits = limits.map do |limit|
           limit[:key].respond_to?(:call) ? limit.merge(key: limit[:key].call(*job.arguments)) : limit
         end
-        return limits unless job.concurrency_limited?
-
-        [*limits, { concurrency: job.concurrency_limit, key: job.concurrency_key }]
+        key = job.concurrency_key
+        key.to_s.empty? ? limits : [*limits, { concurrency: job.concurrency_limit, key: key }]
       end
 
       def warn_of_priority(job)

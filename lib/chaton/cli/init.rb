@@ -4,17 +4,16 @@ require_relative "command"
 require_relative "init/karafka_file"
 require_relative "init/puma_file"
 require_relative "init/sidekiq_lines"
+require_relative "init/thruster_variables"
 
 module Chaton
   class CLI
-    # chaton init: writes config/chaton.rb from the configuration of Puma, Sidekiq and Karafka.
+    # chaton init: writes config/chaton.rb from the configuration of Puma, Thruster, Sidekiq and Karafka.
     class Init < Command
       HEAD = <<~TEXT
         # Settings of Chaton. `chaton check` tells what results, `chaton check --all` names every setting; the page
         # docs/CONFIGURATION.md below `bundle show chaton` explains them.
       TEXT
-      # Thruster compresses; Chaton does where the file says so.
-      COMPRESS = "web { compress true }\n"
 
       def self.options = %i[environment].map { |name| Config::Options[name] }
 
@@ -24,8 +23,9 @@ module Chaton
         @arguments.rest_problem("takes no argument, not #{@arguments.rest.first.inspect}") unless @arguments.rest.empty?
         raise Config::Invalid, @arguments.problems unless @arguments.problems.empty?
 
-        parts = [PumaFile.lines, SidekiqLines.lines(@arguments.given), KarafkaFile.lines].reject(&:empty?)
-        text = [HEAD, COMPRESS, *parts.map { |lines| "#{lines.join("\n")}\n" }].join("\n")
+        parts = [PumaFile.lines, ThrusterVariables.lines, SidekiqLines.lines(@arguments.given),
+                 KarafkaFile.lines].reject(&:empty?)
+        text = [HEAD, *parts.map { |lines| "#{lines.join("\n")}\n" }].join("\n")
         @arguments.switch?("--print") ? @out.print(text) : write(text)
         0
       end

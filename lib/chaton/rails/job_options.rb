@@ -71,9 +71,6 @@ module Chaton
       [chaton_value(self.class.concurrency_group) || self.class.name, key].compact.join("/")
     end
 
-    # @return [Boolean]
-    def concurrency_limited? = !concurrency_key.to_s.empty?
-
     private
 
     def chaton_value(given) = given.respond_to?(:call) ? instance_exec(*arguments, &given) : given

@@ -107,6 +107,28 @@ class InitTest < CLICase
     assert Chaton::Config.load({}, env: {}, root: @root).web.compress
   end
 
+  def test_variables_of_thruster
+    text = Chaton::CLI::Init::ThrusterVariables.lines(
+      "THRUSTER_HTTP_IDLE_TIMEOUT" => "45", "HTTP_IDLE_TIMEOUT" => "99", "GZIP_COMPRESSION_ENABLED" => "false",
+      "GZIP_COMPRESSION_JITTER" => "0", "MAX_REQUEST_BODY" => "0", "HTTP_READ_TIMEOUT" => "soon", "LOG_REQUESTS" => "1",
+      "CACHE_SIZE" => "1000", "PATH" => "/bin"
+    ).join("\n")
+    assert_equal <<~RUBY.chomp, text
+      web do
+        compress false
+        # from the environment variables of Thruster
+        compress_jitter_bytes 0
+        idle_timeout_s 45
+        # not taken over: HTTP_READ_TIMEOUT: "soon" is no number
+        access_log :json
+        # not taken over: CACHE_SIZE: answers are not cached; static files have static_memory_bytes_max
+      end
+    RUBY
+    init("config/chaton.rb" => text) { |status| assert_equal 1, status }
+    web = Chaton::Config.load({}, env: {}, root: @root).web
+    assert_equal [false, 45.0], [web.compress, web.idle_timeout_s]
+  end
+
   def test_a_file_that_exists_is_kept
     init("config/chaton.rb" => "threads 1..3\n") { |status| assert_equal 1, status }
     assert_equal "threads 1..3\n", File.read("config/chaton.rb")

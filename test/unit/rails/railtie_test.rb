@@ -96,9 +96,15 @@ class RailtieTest < Minitest::Test
       rescue Chaton::ConfigError => e
         puts e.message
       end
+      begin
+        Chaton::Streams.configure { |streams| streams.broker "kafka://h", usrname: "a" }
+      rescue Chaton::ConfigError => e
+        puts e.message
+      end
     RUBY
-    assert_match(/\AChaton::Jobs.configure takes store, .*, not pasword$/, shown)
+    assert_match(/\AChaton::Jobs.configure takes store, .*, not pasword; did you mean password\?$/, shown)
     assert_match(/^Chaton::Jobs.configure: store must be sqlite/, shown)
+    assert_match(/^Chaton::Streams.configure takes broker, username, .*, not usrname; did you mean username\?$/, shown)
   end
 
   # A class method of that name often belongs to a language of the application's own.

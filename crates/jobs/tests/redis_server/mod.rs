@@ -168,8 +168,13 @@ fn spawn(dir: &Path, port: u16, args: &[String]) -> Child {
 }
 
 /// Waits for a condition.
-pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + WAIT;
+pub fn wait_for(what: &str, condition: impl FnMut() -> bool) {
+    wait_within(WAIT, what, condition);
+}
+
+/// Waits for a condition, for some time at most.
+pub fn wait_within(limit: Duration, what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + limit;
     loop {
         let looked = Instant::now();
         if condition() {
