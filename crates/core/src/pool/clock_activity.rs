@@ -261,7 +261,8 @@ mod tests {
         let records = tx.clone();
         std::thread::spawn(move || {
             records.send(record(0)).unwrap();
-            std::thread::sleep(std::time::Duration::from_secs(2));
+            // Longer than the test takes on a busy machine; nobody waits for it.
+            std::thread::sleep(std::time::Duration::from_secs(60));
         });
         std::thread::spawn(move || {
             tx.send(record(1)).unwrap();
