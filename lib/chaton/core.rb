@@ -10,15 +10,18 @@ module Chaton
   autoload :Batch, "chaton/batch"
   autoload :Consumer, "chaton/consumer"
   autoload :Dashboard, "chaton/dashboard"
+  autoload :EventStream, "chaton/event_stream"
   autoload :IterableJob, "chaton/iterable_job"
   autoload :Job, "chaton/job"
   autoload :Jobs, "chaton/jobs"
+  autoload :Live, "chaton/live"
   autoload :Logger, "chaton/logger"
   autoload :Server, "chaton/server"
   autoload :Streams, "chaton/streams"
   autoload :Testing, "chaton/testing"
 
   extend Streams::Producing
+  extend Live::Broadcasting
 
   # @see Config.check
   # @private

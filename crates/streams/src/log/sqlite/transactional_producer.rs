@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::batches::{self, NewBatch};
-use super::group_state::Owner;
 use super::log_dir::{now_ms, LogDir};
 use super::{errors, frames, groups, topics};
 use crate::log::{Commit, LogError, Result, TransactionalProducer};
@@ -55,11 +54,11 @@ impl TransactionalProducer for LocalTransactionalProducer {
         _wanted: &dyn Fn() -> bool,
     ) -> Result<()> {
         groups::check(commits)?;
-        let member = Owner::of_identity(member);
         let all = self.encode(records)?;
         let log = &self.dir.settings;
         self.dir.write(true, |tx| {
             let state = groups::load(tx.conn, group)?;
+            let member = String::from_utf8_lossy(member);
             if let Some(other) = groups::others(&state, &member, commits).first() {
                 Err(errors::fenced(group, other))?;
             }
