@@ -238,9 +238,7 @@ impl Poller {
 
     fn seek(&mut self, partition: &Arc<AssignedPartition>, to: Position, now: Now) -> bool {
         // What was done so far belongs to the position before the seek.
-        if let Some(commit) = partition.take_commit() {
-            self.send_commits(&[commit], false, now);
-        }
+        self.take_and_send(std::slice::from_ref(partition), commits::take, false, now);
         let Some(member) = &mut self.member else { return false };
         match member.seek(&partition.partition, to) {
             Ok(()) => {

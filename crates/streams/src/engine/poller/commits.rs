@@ -1,10 +1,18 @@
 //! Sending commits to the log.
 
 use std::sync::atomic::Ordering;
+use std::sync::Arc;
 
+use super::super::assigned_partition::AssignedPartition;
 use super::super::partition_state::Now;
+use super::super::route::Route;
 use super::Poller;
 use crate::log::{Commit, ErrorKind, LogError};
+
+/// What is done, unless a transaction runs.
+pub(super) fn take(partition: &AssignedPartition, is_free: bool) -> Option<Commit> {
+    is_free.then(|| partition.take_commit()).flatten()
+}
 
 /// After this many commits in a row without a failure, commits work again.
 const COMMITS_OK: u32 = 3;
@@ -27,21 +35,39 @@ impl Poller {
         let partitions = self.partitions.all().into_iter();
         let (transactional, plain): (Vec<_>, Vec<_>) =
             partitions.partition(|partition| partition.route.settings.transactional);
-        let commits: Vec<Commit> = plain.iter().filter_map(|one| one.take_commit()).collect();
-        if !commits.is_empty() {
-            self.send_commits(&commits, quiet, now);
-        }
+        let mut are_free = self.take_and_send(&plain, take, quiet, now);
         for partition in transactional {
-            // A running transaction commits by itself, and this commit must not overtake it.
-            if let Some(_transactor) = partition.route.transactor.try_lock() {
-                if let Some(commit) = partition.take_commit() {
-                    self.send_commits(&[commit], true, now);
-                }
-            } else {
-                self.due_at(now.ns + interval_ns.max(1));
-            }
+            are_free &= self.take_and_send(&[partition], take, true, now);
+        }
+        if !are_free {
+            self.due_at(now.ns + interval_ns.max(1));
         }
         self.group.set_committing(false);
+    }
+
+    /// Takes commits and sends them. `take` is told whether no transaction runs: a transaction commits by itself, and no
+    /// commit that does not know of it may come behind it. Returns whether none ran.
+    pub(super) fn take_and_send(
+        &mut self,
+        partitions: &[Arc<AssignedPartition>],
+        take: fn(&AssignedPartition, bool) -> Option<Commit>,
+        wait: bool,
+        now: Now,
+    ) -> bool {
+        let mut routes: Vec<(&Arc<Route>, Option<_>)> = Vec::new();
+        for AssignedPartition { route, .. } in partitions.iter().map(|one| &**one) {
+            if !routes.iter().any(|(known, _)| Arc::ptr_eq(known, route)) {
+                routes.push((route, route.transactor.try_lock()));
+            }
+        }
+        let is_free = |one: &AssignedPartition| {
+            routes.iter().any(|(route, held)| held.is_some() && Arc::ptr_eq(route, &one.route))
+        };
+        let commits: Vec<_> = partitions.iter().filter_map(|one| take(one, is_free(one))).collect();
+        if !commits.is_empty() {
+            self.send_commits(&commits, wait, now);
+        }
+        routes.iter().all(|(_, held)| held.is_some())
     }
 
     /// Sends commits; those that fail are sent again later.

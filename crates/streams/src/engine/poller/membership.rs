@@ -188,11 +188,9 @@ impl Poller {
         self.revocations = rest;
         for Revocation { partitions, assigned, .. } in due {
             self.group.set_committing(true);
-            let commits: Vec<_> =
-                assigned.iter().filter_map(|partition| partition.take_last_commit()).collect();
-            if !commits.is_empty() {
-                self.send_commits(&commits, true, now);
-            }
+            let last =
+                |one: &AssignedPartition, is_free| one.take_last_commit().filter(|_| is_free);
+            self.take_and_send(&assigned, last, true, now);
             self.group.set_committing(false);
             if let Some(member) = &mut self.member {
                 member.release(&partitions);
