@@ -84,7 +84,8 @@ module Chaton
     # @param record [Native::Record, Integer, #last_offset] a record, its offset, or a part of a batch
     def mark(record)
       Streams::Deliveries.wait if @factory&.wait_for_deliveries?
-      @batch.mark(offset_of(record))
+      offset = offset_of(record)
+      Chaton::Transaction.mark(@batch, offset) || @batch.mark(offset)
     end
 
     # Marks this record alone as done.
@@ -92,6 +93,7 @@ module Chaton
     # @param record [Native::Record, Integer]
     def mark_one(record)
       Streams::Deliveries.wait if @factory&.wait_for_deliveries?
+      Chaton::Transaction.mark(@batch, nil)
       @batch.mark_one(offset_of(record))
     end
 

@@ -2,6 +2,7 @@
 
 require "json"
 require_relative "job"
+require_relative "transaction"
 
 module Chaton
   # A job that iterates over many items and can be interrupted between two of them. When its worker stops, it goes
@@ -21,6 +22,11 @@ module Chaton
   # The enumerator yields pairs of an item and its cursor, a plain value from which `build_enumerator` can begin with
   # this item again. If the worker dies, its current item is repeated.
   module IterableJob
+    # Why an iteration has no {Chaton.transaction}.
+    NO_TRANSACTION = "Chaton.transaction cannot be used in each_iteration: the place of an iterable job is stored " \
+                     "apart from its end, with which a transaction is written; enqueue and produce without it"
+    private_constant :NO_TRANSACTION
+
     # {Job} is included first, so that methods of this module override it.
     # @private
     def self.append_features(base)
@@ -108,7 +114,7 @@ module Chaton
         return :cancelled if cancelled?
         return :interrupted if interrupted?
 
-        around_iteration { each_iteration(item, *@arguments) }
+        Transaction.bar(NO_TRANSACTION) { around_iteration { each_iteration(item, *@arguments) } }
       end
       :complete
     end

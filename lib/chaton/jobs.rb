@@ -79,7 +79,6 @@ module Chaton
       # @raise [ConfigError] when no jobs are configured
       # @raise [StoreError]
       def cron
-        settings = configured(:jobs, EXAMPLE)
         CronEntry.all(settings, client.native)
       end
 
@@ -123,6 +122,11 @@ module Chaton
         end
       end
 
+      # @return [Config::JobsSettings]
+      # @raise [ConfigError] when no jobs are configured
+      # @private
+      def settings = configured(:jobs, EXAMPLE)
+
       # @return [Integer] generation of the format of documents that are made without a store
       # @private
       def format = @plan&.jobs&.format || Clock::FORMAT
@@ -149,10 +153,10 @@ module Chaton
       private
 
       def make_client
-        settings = configured(:jobs, EXAMPLE).store_settings
+        store = settings.store_settings
         return run_at_once if @plan.development? && !NativeLibrary.new.system?
 
-        Client.for(settings, forks: @forking_pid == ::Process.pid)
+        Client.for(store, forks: @forking_pid == ::Process.pid)
       end
 
       # For development on a system that has no store and no worker.

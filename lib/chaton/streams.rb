@@ -90,6 +90,11 @@ module Chaton
       # @private
       def server_logger = @server_log || logger
 
+      # @return [Config::StreamsSettings]
+      # @raise [ConfigError] when no streams are configured
+      # @private
+      def settings = configured(:streams, "streams { broker \"sqlite://storage/log.db\" }")
+
       # Called in a forked child that uses the client of its parent.
       #
       # @private
@@ -160,7 +165,7 @@ module Chaton
       private
 
       def make_client
-        settings = configured(:streams, "streams { broker \"log://storage/streams\" }")
+        settings = self.settings
         @forking_pid == ::Process.pid ? Spool.new(settings) : Client.for(settings)
       end
     end

@@ -2,6 +2,7 @@
 
 require_relative "errors"
 require_relative "shutdown"
+require_relative "transaction"
 require_relative "rails/errors"
 require_relative "telemetry/running_work"
 require_relative "telemetry/traces"
@@ -37,6 +38,12 @@ module Chaton
       end
     end
     private_constant :WorkPlace
+
+    # Fiber-local key of a thread's places.
+    PLACES = :chaton_places
+
+    # @return [Native::Job, Native::Batch, nil] what this thread runs
+    def self.current_work = Thread.current[PLACES]&.find(&:work)&.work
 
     # @param log [Telemetry::Log]
     def initialize(log:)
@@ -88,6 +95,7 @@ module Chaton
     def add_place
       place = WorkPlace.new(Thread.current)
       @lock.synchronize { @places = @places.select { |other| other.thread.alive? } << place }
+      (Thread.current[PLACES] ||= []) << place
       Thread.current[@place] = place
     end
 
@@ -100,6 +108,7 @@ module Chaton
     # @param subject [Object, nil] what user code worked with, as far as it got
     def fail_work(work, error, subject, started_s)
       leave_child(work, error) if forked?
+      Transaction.drop
       running = Telemetry::RunningWork.of(Thread.current)
       running.error = error if running
       Telemetry::Traces.failed(error)

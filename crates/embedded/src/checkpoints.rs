@@ -28,6 +28,8 @@ const WRITERS_WAIT: Duration = Duration::from_millis(200);
 pub(crate) struct Checkpoints {
     file: DatabaseFile,
     connections: Arc<FileConnections>,
+    /// Bytes of a page of the file.
+    page_bytes: AtomicI32,
     /// Pages of the log after the last commit of this process.
     pages: Arc<AtomicI32>,
     /// Pages of the log at the last checkpoint.
@@ -51,25 +53,25 @@ impl Checkpoints {
         Arc::new(Self {
             file: file.clone(),
             connections: connections.clone(),
+            page_bytes: AtomicI32::new(file.format.page_bytes),
             pages: Arc::default(),
             copied: AtomicI32::new(0),
             is_running: AtomicBool::new(false),
         })
     }
 
-    /// Has each commit of a connection tell how long the log is. The connection must be closed before what is
-    /// returned is dropped.
-    pub fn watch(&self, conn: &Connection) -> Arc<AtomicI32> {
-        if self.file.format.checkpoints_beside {
-            let pages = Arc::as_ptr(&self.pages).cast_mut().cast();
-            // SAFETY: an open connection; the number lives longer, as the caller promises.
-            unsafe { ffi::sqlite3_wal_hook(conn.handle(), Some(committed), pages) };
-        }
-        self.pages.clone()
+    /// Has each commit of a connection tell how long the log is, instead of copying it itself. The connection must be
+    /// closed before what is returned is dropped.
+    pub fn watch(&self, conn: &Connection) -> rusqlite::Result<Arc<AtomicI32>> {
+        self.page_bytes.store(connect::page_bytes(conn)?, Ordering::Relaxed);
+        let pages = Arc::as_ptr(&self.pages).cast_mut().cast();
+        // SAFETY: an open connection; the number lives longer, as the caller promises.
+        unsafe { ffi::sqlite3_wal_hook(conn.handle(), Some(committed), pages) };
+        Ok(self.pages.clone())
     }
 
     fn bytes(&self, pages: i32) -> i64 {
-        i64::from(pages) * i64::from(self.file.format.page_bytes)
+        i64::from(pages) * i64::from(self.page_bytes.load(Ordering::Relaxed))
     }
 
     /// Starts a checkpoint after a commit, if it is time.
@@ -117,7 +119,7 @@ impl Checkpoints {
         let now = inode(&self.file.path);
         if place.as_ref().is_none_or(|(_, then)| now != Some(*then)) {
             *place = None;
-            let conn = connect::open(&self.file, false, READERS_WAIT)?;
+            let conn = connect::open(&self.file, READERS_WAIT)?;
             *place = Some((conn, now.unwrap_or_default()));
         }
         Ok(place)
@@ -156,5 +158,38 @@ impl Checkpoints {
                 self.bytes(pages) >> 20
             ),
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::file::Format;
+
+    static FORMAT: Format = Format {
+        content: "numbers",
+        setting: "file",
+        advice_when_corrupt: "it is damaged",
+        version: 1,
+        version_bit: 0,
+        former: None,
+        tables: "",
+        later_tables: "",
+        page_bytes: 8192,
+        checkpoints_beside: true,
+    };
+
+    #[test]
+    fn a_log_is_as_long_as_its_pages_in_this_file_are() {
+        let file = DatabaseFile::new(Path::new("unused"), &FORMAT);
+        let checkpoints = Checkpoints::new(&file, &Arc::default());
+        let conn = Connection::open_in_memory().unwrap();
+        conn.pragma_update(None, "page_size", 4096).unwrap();
+        conn.execute_batch("CREATE TABLE made_by_another_engine(n)").unwrap();
+        let pages = checkpoints.watch(&conn).unwrap();
+        assert_eq!(checkpoints.bytes(2), 8192);
+        drop((conn, pages));
     }
 }

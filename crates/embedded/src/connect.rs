@@ -5,7 +5,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::file::{DatabaseFile, Format};
+use crate::file::{DatabaseFile, Format, APPLICATION};
 
 /// Size to which the log's file is cut after a checkpoint.
 const LOG_BYTES_MAX: i64 = 64 << 20;
@@ -18,11 +18,7 @@ const STATEMENTS_MAX: usize = 128;
 pub(crate) const CHECKPOINT_BYTES: i32 = 16 << 20;
 
 /// Opens the file for writing; creates its tables if it is new.
-pub(crate) fn open(
-    file: &DatabaseFile,
-    durable: bool,
-    lock_timeout: Duration,
-) -> Result<Connection> {
+pub(crate) fn open(file: &DatabaseFile, lock_timeout: Duration) -> Result<Connection> {
     let sql = |error: rusqlite::Error| file.sql(&error);
     let format = file.format;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
@@ -38,18 +34,29 @@ pub(crate) fn open(
             "{file}: its disk does not support SQLite's write-ahead log; put it on a local disk"
         )));
     }
-    let synchronous = if durable { "FULL" } else { "NORMAL" };
-    let pages = if format.checkpoints_beside { 0 } else { CHECKPOINT_BYTES / format.page_bytes };
+    let pages = CHECKPOINT_BYTES / page_bytes(&conn).map_err(sql)?;
     conn.execute_batch(&format!(
-        "PRAGMA synchronous={synchronous}; PRAGMA wal_autocheckpoint={pages};
+        "PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint={pages};
          PRAGMA journal_size_limit={LOG_BYTES_MAX}; PRAGMA cache_size=-{CACHE_KB};
          PRAGMA temp_store=MEMORY;"
     ))
     .map_err(sql)?;
-    create_tables(format, &conn).map_err(sql)?;
-    conn.execute_batch(format.later_tables).map_err(sql)?;
-    check(file, &conn)?;
+    add_tables(file, &conn)?;
     Ok(conn)
+}
+
+/// Bytes of a page: another engine may have made the file.
+pub(crate) fn page_bytes(conn: &Connection) -> rusqlite::Result<i32> {
+    conn.query_row("PRAGMA page_size", [], |row| row.get(0))
+}
+
+/// Checks the tables of the file's format, and creates them if there are none.
+pub(crate) fn add_tables(file: &DatabaseFile, conn: &Connection) -> Result<()> {
+    check(file, conn)?;
+    let made = create_tables(file.format, conn);
+    made.and_then(|()| conn.execute_batch(file.format.later_tables))
+        .map_err(|error| file.sql(&error))?;
+    check(file, conn)
 }
 
 /// Opens the file for reading only.
@@ -70,17 +77,20 @@ fn check(file: &DatabaseFile, conn: &Connection) -> Result<()> {
     let number = |query: &str| -> Result<i64> {
         conn.query_row(query, [], |row| row.get(0)).map_err(|error| file.sql(&error))
     };
-    let Format { content, setting, version: known, application: ours, .. } = *file.format;
+    let Format { content, setting, version: known, .. } = *file.format;
     let application = number("PRAGMA application_id")?;
-    let version = number("PRAGMA user_version")?;
+    if is_former(file.format, application as i32) {
+        return Ok(());
+    }
+    let all = number("PRAGMA user_version")?;
     let tables = number("SELECT count(*) FROM sqlite_schema")?;
-    if application != i64::from(ours) && (application != 0 || version != 0 || tables > 0) {
+    if application != i64::from(APPLICATION) && (application != 0 || all != 0 || tables > 0) {
         return Err(Error::refused(format!(
             "{file}: this file belongs to another program; the {content} need a file of their own, \
              name another one as {setting}"
         )));
     }
-    let known = i64::from(known);
+    let (version, known) = (i64::from(own_version(file.format, all as i32)), i64::from(known));
     if version > known {
         return Err(Error::refused(format!(
             "{file}: it was written by a newer Chaton (tables {version}, known {known}); use that \
@@ -102,21 +112,37 @@ fn check(file: &DatabaseFile, conn: &Connection) -> Result<()> {
     Ok(())
 }
 
+fn is_former(format: &Format, application: i32) -> bool {
+    format.former.is_some_and(|(former, _)| former == application)
+}
+
+/// The format's part of the `user_version`.
+fn own_version(format: &Format, all: i32) -> i32 {
+    all >> format.version_bit & 0xffff
+}
+
 fn create_tables(format: &Format, conn: &Connection) -> rusqlite::Result<()> {
-    let known = format.version;
-    let version = || conn.query_row("PRAGMA user_version", [], |row| row.get::<_, i32>(0));
-    if version()? == known {
+    let number = |query: &str| conn.query_row(query, [], |row| row.get::<_, i32>(0));
+    // What is to be run, and the versions after it.
+    let missing = || -> rusqlite::Result<Option<(&str, i32)>> {
+        let (all, known) = (number("PRAGMA user_version")?, format.version << format.version_bit);
+        Ok(match format.former {
+            Some((former, upgrade)) if number("PRAGMA application_id")? == former => {
+                Some((upgrade, known))
+            }
+            _ if own_version(format, all) >= format.version => None,
+            _ => Some((format.tables, all | known)),
+        })
+    };
+    if missing()?.is_none() {
         return Ok(());
     }
     conn.execute_batch("BEGIN IMMEDIATE")?;
     // Another process may have created them meanwhile.
-    let made = version().and_then(|version| {
-        if version >= known {
-            return Ok(());
-        }
-        let (tables, ours) = (format.tables, format.application);
+    let made = missing().and_then(|missing| {
+        let Some((sql, versions)) = missing else { return Ok(()) };
         conn.execute_batch(&format!(
-            "{tables} PRAGMA application_id={ours}; PRAGMA user_version={known};"
+            "{sql} PRAGMA application_id={APPLICATION}; PRAGMA user_version={versions};"
         ))
     });
     let end = conn.execute_batch(if made.is_ok() { "COMMIT" } else { "ROLLBACK" });

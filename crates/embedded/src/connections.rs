@@ -12,8 +12,10 @@ use rusqlite::Connection;
 /// The connection that writes.
 pub(crate) struct WriteConnection {
     pub conn: Connection,
-    /// Dropped after the connection, which writes to it.
-    pub _pages: Arc<AtomicI32>,
+    /// Dropped after the connection, which writes to it; `None`: its commits copy the log themselves.
+    pub pages: Option<Arc<AtomicI32>>,
+    /// The engines whose tables were looked at, besides the first one.
+    pub others: usize,
     /// The lock between processes: SQLite's own wait is a series of sleeps.
     pub lock: Arc<FileLock>,
     /// Device and inode of the opened file.

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -40,7 +40,7 @@ type CommitResult = Arc<Mutex<Option<Result<()>>>>;
 struct PendingWrite {
     run: Operation,
     result: CommitResult,
-    /// Its commit waits for the disk, if the settings ask for that.
+    /// Its commit waits for the disk.
     durable: bool,
 }
 
@@ -53,18 +53,20 @@ struct WriteQueue {
 /// How a file is used.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Durable writes wait for the disk.
-    pub durable: bool,
     /// Longest wait for a lock.
     pub lock_timeout: Duration,
-    /// A file that takes the place of the opened one is used without an error.
+    /// A file that takes the place of the opened one is used without an error, if all engines in it want that.
     pub follows: bool,
 }
 
 /// One file in this process.
 pub struct Database {
     file: DatabaseFile,
+    /// Other engines that keep their tables in the file.
+    others: Mutex<Vec<&'static Format>>,
     settings: Settings,
+    /// See [`Settings::follows`].
+    follows: AtomicBool,
     /// The count of forks in the process that opened it; a forked child must not use it.
     pub made_in: u32,
     queue: Mutex<WriteQueue>,
@@ -78,13 +80,16 @@ pub struct Database {
 }
 
 impl Database {
-    /// The file at `path`, shared by the whole process.
+    /// The file at `path`, shared by the whole process. Several engines may share it; its errors name what the first one
+    /// keeps in it, with the first one's settings.
     pub fn shared(path: &Path, format: &'static Format, settings: Settings) -> Arc<Self> {
         let file = DatabaseFile::new(path, format);
-        open_files::shared(path, |connections| Self {
+        let shared = open_files::shared(path, |connections| Self {
+            others: Mutex::default(),
             checkpoints: Checkpoints::new(&file, &connections),
             file,
             settings,
+            follows: AtomicBool::new(settings.follows),
             made_in: forks::count(),
             queue: Mutex::default(),
             leader_done: Condvar::new(),
@@ -92,7 +97,22 @@ impl Database {
             connections,
             change_files: Mutex::default(),
             commits: AtomicU64::new(0),
-        })
+        });
+        shared.follows.fetch_and(settings.follows, Ordering::Relaxed);
+        if shared.add(format) {
+            // It may have been opened before the tables were made.
+            *shared.reader.0.lock() = None;
+        }
+        shared
+    }
+
+    /// Notes an engine that uses the file; whether it is another one.
+    fn add(&self, format: &'static Format) -> bool {
+        let mut others = self.others.lock();
+        let is_known = |known: &&Format| known.content == format.content;
+        let is_new = !is_known(&self.file.format) && !others.iter().any(is_known);
+        others.extend(is_new.then_some(format));
+        is_new
     }
 
     /// Its name.
@@ -222,9 +242,7 @@ impl Database {
                 let _ = open.conn.execute_batch("PRAGMA wal_checkpoint(RESTART)");
             }
             Err(error) if error.kind != ErrorKind::Busy => *writer = None,
-            Ok(()) if self.file.format.checkpoints_beside => {
-                self.checkpoints.start_if_due(&open.lock);
-            }
+            Ok(()) if open.pages.is_some() => self.checkpoints.start_if_due(&open.lock),
             _ => {}
         }
         result
@@ -246,8 +264,7 @@ impl Database {
     }
 
     /// Sets whether the next commits wait for the disk; outside a transaction.
-    fn set_syncs(&self, open: &mut WriteConnection, durable: bool) -> Result<()> {
-        let syncs = durable && self.settings.durable;
+    fn set_syncs(&self, open: &mut WriteConnection, syncs: bool) -> Result<()> {
         if open.syncs != syncs {
             let level = if syncs { "FULL" } else { "NORMAL" };
             let set = open.conn.pragma_update(None, "synchronous", level);
@@ -331,11 +348,11 @@ impl Database {
                  which cannot be used in it any more; fork again, or write in the parent"
             )));
         }
-        match writer.as_ref().map(|open| open.inode) {
-            Some(then) if inode(&file.path) == Some(then) => return Ok(()),
+        match writer.as_mut() {
+            Some(open) if inode(&file.path) == Some(open.inode) => return self.add_tables(open),
             Some(_) => {
                 let error = self.replaced(writer);
-                if !self.settings.follows {
+                if !self.follows.load(Ordering::Relaxed) {
                     return Err(error);
                 }
             }
@@ -350,11 +367,25 @@ impl Database {
         // If the holder died, SQLite rolls back what it left.
         let lock = side_files::open(&file.path, "-lock").and_then(|lock| FileLock::open(&lock));
         let lock = lock.map_err(|error| file.io("its lock file", &error))?;
-        let Settings { durable, lock_timeout, .. } = self.settings;
-        let conn = connect::open(file, durable, lock_timeout)?;
+        let conn = connect::open(file, self.settings.lock_timeout)?;
         let inode = inode(&file.path).unwrap_or_default();
-        let pages = self.checkpoints.watch(&conn);
-        *writer = Some(WriteConnection { conn, _pages: pages, lock, inode, syncs: durable });
+        let watch = file.format.checkpoints_beside.then(|| self.checkpoints.watch(&conn));
+        let pages = watch.transpose().map_err(|error| file.sql(&error))?;
+        let open = WriteConnection { conn, pages, others: 0, lock, inode, syncs: false };
+        self.add_tables(writer.insert(open))
+    }
+
+    /// Makes the tables of other engines that have come to the file.
+    fn add_tables(&self, open: &mut WriteConnection) -> Result<()> {
+        let others = self.others.lock();
+        for format in &others[open.others..] {
+            connect::add_tables(&DatabaseFile::new(&self.file.path, format), &open.conn)?;
+            if format.checkpoints_beside && open.pages.is_none() {
+                let pages = self.checkpoints.watch(&open.conn);
+                open.pages = Some(pages.map_err(|error| self.file.sql(&error))?);
+            }
+            open.others += 1;
+        }
         Ok(())
     }
 

@@ -8,6 +8,9 @@ use rustix::io::Errno;
 
 use crate::error::{Error, ErrorKind};
 
+/// Marks a file as Chaton's: "CHTN".
+pub const APPLICATION: i32 = 0x4348_544E;
+
 /// The tables of an engine, and how its errors name the file.
 #[derive(Debug)]
 pub struct Format {
@@ -17,10 +20,14 @@ pub struct Format {
     pub setting: &'static str,
     /// What to do about a damaged file.
     pub advice_when_corrupt: &'static str,
-    /// Marks a file as the engine's.
-    pub application: i32,
-    /// Version of the tables.
+    /// Version of the tables, below 65,536. Each engine has its part of SQLite's `user_version`, so that several may keep
+    /// their tables in one file.
     pub version: i32,
+    /// The first bit of that part: 0 or 16.
+    pub version_bit: u32,
+    /// The mark of a file of the engine alone by which an earlier version told it from others, and what makes its tables,
+    /// whose version is the same, those of this one.
+    pub former: Option<(i32, &'static str)>,
     /// Makes the tables of a new file.
     pub tables: &'static str,
     /// Makes tables that an older version does not know: it ignores them, and can use the same file at the same time.

@@ -24,3 +24,18 @@ pub(crate) fn open(database: &Path, suffix: &str) -> io::Result<File> {
 pub fn inode(path: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(path).ok().map(|about| (about.dev(), about.ino()))
 }
+
+/// One path for each file, as far as it exists yet.
+///
+/// # Errors
+/// Without a working directory.
+pub fn one_path(path: &Path) -> io::Result<PathBuf> {
+    let path = std::path::absolute(path)?;
+    if let Ok(path) = path.canonicalize() {
+        return Ok(path);
+    }
+    match (path.parent().and_then(|folder| folder.canonicalize().ok()), path.file_name()) {
+        (Some(folder), Some(name)) => Ok(folder.join(name)),
+        _ => Ok(path),
+    }
+}

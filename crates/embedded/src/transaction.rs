@@ -4,6 +4,17 @@ use std::cell::Cell;
 
 use rusqlite::Connection;
 
+use crate::error::Result;
+
+/// What another engine writes in a transaction of the file that both have their tables in.
+pub trait Enlisted: Send + Sync {
+    /// Writes it.
+    ///
+    /// # Errors
+    /// The transaction is undone.
+    fn write(&self, tx: &Transaction<'_>) -> Result<()>;
+}
+
 /// A transaction, and which waits end after its commit.
 pub struct Transaction<'a> {
     /// The connection that it runs on.

@@ -9,16 +9,26 @@ use chaton_core::file_lock::{FileLock, Held};
 use chaton_embedded::change_file::path_of;
 use chaton_embedded::{with_suffix, Database, ErrorKind, Format, Settings};
 
-static FORMAT: Format = Format {
+const FORMAT: Format = Format {
     content: "numbers",
     setting: "file",
     advice_when_corrupt: "it is damaged",
-    application: 77,
     version: 1,
+    version_bit: 0,
+    former: None,
     tables: "CREATE TABLE numbers(n INTEGER);",
     later_tables: "",
     page_bytes: 4096,
     checkpoints_beside: true,
+};
+
+const WORDS: Format = Format {
+    content: "words",
+    version: 3,
+    version_bit: 16,
+    tables: "CREATE TABLE words(word TEXT);",
+    checkpoints_beside: false,
+    ..FORMAT
 };
 
 /// Longest wait for anything.
@@ -36,7 +46,7 @@ impl Place {
     }
 
     fn open(&self, follows: bool) -> Arc<Database> {
-        let settings = Settings { durable: false, lock_timeout: PATIENCE, follows };
+        let settings = Settings { lock_timeout: PATIENCE, follows };
         Database::shared(&self.path(), &FORMAT, settings)
     }
 
@@ -106,6 +116,48 @@ fn a_replaced_file_is_reported_or_followed() {
         }
         assert_eq!(sum(&database), 2);
     }
+}
+
+#[test]
+fn engines_share_a_file() {
+    let place = Place::new();
+    let settings = Settings { lock_timeout: PATIENCE, follows: false };
+    let version = || {
+        let conn = rusqlite::Connection::open(place.path()).unwrap();
+        conn.query_row("PRAGMA user_version", [], |row| row.get::<_, i32>(0)).unwrap()
+    };
+    let numbers = place.open(false);
+    add(&numbers, 1).unwrap();
+    assert_eq!((sum(&numbers), version()), (1, 1));
+    let words = Database::shared(&place.path(), &WORDS, settings);
+    assert!(Arc::ptr_eq(&numbers, &words), "one queue of writes");
+    let count = || {
+        let count = "SELECT count(*) FROM words";
+        words.read(|conn| conn.query_row(count, [], |row| row.get::<_, i64>(0)))
+    };
+    assert_eq!((count().unwrap(), version()), (0, 3 << 16 | 1));
+    words
+        .write(false, |tx| {
+            tx.conn.execute("INSERT INTO words VALUES('one')", [])?;
+            tx.conn.execute("INSERT INTO numbers VALUES(2)", [])
+        })
+        .unwrap();
+    assert_eq!((sum(&numbers), count().unwrap()), (3, 1));
+    drop((numbers, words));
+    // The other one first, and one of which the file has newer tables.
+    let words = Database::shared(&place.path(), &WORDS, settings);
+    let numbers = place.open(false);
+    add(&numbers, 3).unwrap();
+    assert_eq!(sum(&words), 6);
+    drop((numbers, words));
+    let conn = rusqlite::Connection::open(place.path()).unwrap();
+    conn.pragma_update(None, "user_version", 4 << 16 | 1).unwrap();
+    drop(conn);
+    let numbers = place.open(false);
+    add(&numbers, 4).unwrap();
+    let words = Database::shared(&place.path(), &WORDS, settings);
+    let error = words.prepare().unwrap_err();
+    assert!(error.message.contains("words database") && error.message.contains("newer"), "{error}");
 }
 
 #[test]

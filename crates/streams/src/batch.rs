@@ -10,9 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chaton_core::work::{AtomicWorkState, Role, Work, WorkState};
+use chaton_embedded::Enlisted;
 use parking_lot::Mutex;
 
-use crate::log::{self, Partition, Position};
+use crate::log::{self, Partition, Position, Writes};
 use crate::record::{Chunk, OwnedRecord};
 use crate::record_set::RecordSet;
 
@@ -111,7 +112,7 @@ pub(crate) trait BatchOwner: Send + Sync {
     fn transact(
         self: Arc<Self>,
         batch: &Batch,
-        records: &[OwnedRecord],
+        writes: Writes<'_>,
         through: Option<i64>,
     ) -> log::Result<()>;
 
@@ -362,8 +363,23 @@ impl Batch {
     /// # Errors
     /// `Fenced` when the partition was revoked; otherwise the error of the log.
     pub fn transact(&self, records: Vec<OwnedRecord>, through: Option<i64>) -> log::Result<()> {
+        self.transact_with(records, None, through)
+    }
+
+    /// The same with what another engine writes, where it is in one file with the log.
+    ///
+    /// # Errors
+    /// As [`Batch::transact`], and that of the other engine.
+    pub fn transact_with(
+        &self,
+        records: Vec<OwnedRecord>,
+        also: Option<&dyn Enlisted>,
+        through: Option<i64>,
+    ) -> log::Result<()> {
         match &self.attachment {
-            Attachment::Partition(partition) => partition.clone().transact(self, &records, through),
+            Attachment::Partition(partition) => {
+                partition.clone().transact(self, Writes { records: &records, also }, through)
+            }
             Attachment::Detached(calls) => {
                 let mut calls = calls.lock();
                 calls.marked.extend(through.into_iter().flat_map(|offset| self.through(offset)));

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use chaton_core::event_fd::EventFd;
 use chaton_core::process::scoreboard::OwnGauges;
+use chaton_embedded::Enlisted;
 use serde::{Deserialize, Serialize};
 
 use crate::delivery_errors::DeliveryErrors;
@@ -232,6 +233,34 @@ pub trait TransactionalProducer: Send {
         commits: &[Commit],
         wanted: &dyn Fn() -> bool,
     ) -> Result<()>;
+
+    /// The same with what another engine writes in the transaction.
+    ///
+    /// # Errors
+    /// `Refused` by a log that cannot; else as [`TransactionalProducer::transact`], or that of the other engine.
+    fn transact_with(
+        &mut self,
+        _also: &dyn Enlisted,
+        _records: &[OwnedRecord],
+        _group: &str,
+        _member: &[u8],
+        _commits: &[Commit],
+    ) -> Result<()> {
+        Err(no_common_file())
+    }
+}
+
+fn no_common_file() -> LogError {
+    LogError::new(ErrorKind::Refused, "this log has no transactions with the store of jobs")
+}
+
+/// What a transaction writes besides commits.
+#[derive(Clone, Copy)]
+pub struct Writes<'a> {
+    /// Records.
+    pub records: &'a [OwnedRecord],
+    /// What another engine writes, where it is in one file with the log.
+    pub also: Option<&'a dyn Enlisted>,
 }
 
 /// Reads one partition outside of any group.
@@ -394,6 +423,14 @@ pub trait RecordLog: Send + Sync {
     /// `Refused`, `Unreachable`.
     fn transactional_producer(&self, id: &str) -> Result<Box<dyn TransactionalProducer>>;
 
+    /// Records to be written in a transaction of the store of jobs, which is in the same file.
+    ///
+    /// # Errors
+    /// `Refused` by a log that cannot; else those of the records.
+    fn enlist(&self, _records: &[OwnedRecord]) -> Result<Box<dyn Enlisted>> {
+        Err(no_common_file())
+    }
+
     /// A reader of one partition.
     ///
     /// # Errors
@@ -410,13 +447,18 @@ pub trait RecordLog: Send + Sync {
     fn admin(&self) -> Result<Box<dyn AdminClient>>;
 }
 
+/// Whether the address is one of the embedded log.
+fn is_embedded(address: &str) -> bool {
+    ["log://", "sqlite://"].iter().any(|scheme| address.starts_with(scheme))
+}
+
 /// Opens the log that the settings name, without connecting to it.
 ///
 /// # Errors
 /// `Refused` for a wrong address or property.
 pub fn open(settings: &LogSettings) -> Result<Arc<dyn RecordLog>> {
     let address = settings.broker.as_str();
-    if address.starts_with("log://") {
+    if is_embedded(address) {
         return Ok(Arc::new(sqlite::LocalLog::open(settings)?));
     }
     #[cfg(feature = "kafka")]
@@ -425,7 +467,7 @@ pub fn open(settings: &LogSettings) -> Result<Arc<dyn RecordLog>> {
     }
     Err(LogError::new(
         ErrorKind::Refused,
-        format!("broker {address:?} must begin with log:// or kafka://"),
+        format!("broker {address:?} must begin with sqlite://, log:// or kafka://"),
     ))
 }
 
@@ -434,7 +476,7 @@ pub fn open(settings: &LogSettings) -> Result<Arc<dyn RecordLog>> {
 /// # Errors
 /// As [`open`].
 pub fn check(settings: &LogSettings) -> Result<()> {
-    if settings.broker.starts_with("log://") {
+    if is_embedded(&settings.broker) {
         return sqlite::check(settings);
     }
     open(settings).map(drop)

@@ -10,7 +10,7 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LogSettings {
-    /// `log:///absolute/path`, `kafka://host:port,host:port`, or `kafka+ssl://…` for TLS.
+    /// `sqlite:///absolute/file`, `log:///absolute/folder`, `kafka://host:port,host:port`, or `kafka+ssl://…` for TLS.
     pub broker: String,
     /// SASL user; with `password`.
     #[serde(deserialize_with = "nullable")]

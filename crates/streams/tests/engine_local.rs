@@ -62,7 +62,7 @@ impl Place {
     /// The batches of the partition: id, first offset and last offset.
     fn batches(&self) -> Vec<(i64, i64, i64)> {
         let conn = Connection::open(self.folder.path().join("log.db")).unwrap();
-        let mut rows = conn.prepare("SELECT id, count FROM batches ORDER BY id").unwrap();
+        let mut rows = conn.prepare("SELECT id, count FROM record_batches ORDER BY id").unwrap();
         let rows = rows.query_map([], |row| {
             let (id, count): (i64, i64) = (row.get(0)?, row.get(1)?);
             let first = id & ((1 << 42) - 1);
@@ -237,9 +237,9 @@ fn a_partition_stops_at_removed_records_until_its_offset_is_set() {
 
 /// Ways to lose the records of a batch.
 const LOSSES: [&str; 3] = [
-    "DELETE FROM batches WHERE id=?1",
-    "UPDATE batches SET crc=crc+1 WHERE id=?1",
-    "UPDATE batches SET frames=x'ffff' WHERE id=?1",
+    "DELETE FROM record_batches WHERE id=?1",
+    "UPDATE record_batches SET crc=crc+1 WHERE id=?1",
+    "UPDATE record_batches SET frames=x'ffff' WHERE id=?1",
 ];
 
 #[test]

@@ -20,7 +20,6 @@ mod handle;
 mod in_flight;
 #[cfg(feature = "jobs")]
 mod jobs;
-mod live;
 mod memory;
 #[cfg(any(feature = "jobs", feature = "streams"))]
 mod names;
@@ -34,6 +33,8 @@ mod streams;
 mod symbol;
 #[cfg_attr(not(feature = "traces"), path = "traces_off.rs")]
 mod traces;
+#[cfg(all(feature = "jobs", feature = "streams"))]
+mod transaction;
 mod web;
 
 use chaton_core::log::{self, Output};
@@ -85,7 +86,6 @@ fn init(ruby: &Ruby) -> Result<(), Error> {
     web::request::define(ruby, native)?;
     web::streamed_body::define(ruby, native)?;
     web::engine::define(ruby, native)?;
-    live::define(ruby, native)?;
     settle::<scoreboard::RbScoreboard>(ruby);
     settle::<admin::RbAdmin>(ruby);
     settle::<in_flight::RbInFlightTable>(ruby);
@@ -97,7 +97,6 @@ fn init(ruby: &Ruby) -> Result<(), Error> {
     settle::<web::pinned_strings::PinnedStringsMarker>(ruby);
     settle::<web::request::Request>(ruby);
     settle::<web::engine::RbWeb>(ruby);
-    settle::<live::RbLive>(ruby);
     #[cfg(feature = "jobs")]
     {
         jobs::define(ruby, native)?;
@@ -107,5 +106,7 @@ fn init(ruby: &Ruby) -> Result<(), Error> {
     }
     #[cfg(feature = "streams")]
     streams::define(ruby, native)?;
+    #[cfg(all(feature = "jobs", feature = "streams"))]
+    transaction::define(native)?;
     Ok(())
 }

@@ -42,7 +42,8 @@ module Chaton
           load: paths(:streams_load), threads: value(:streams_threads),
           shutdown_timeout_s: value(:streams_shutdown_timeout_s), produce_timeout_s: value(:produce_timeout_s),
           flush_timeout_s: value(:flush_timeout_s), static_membership: value(:static_membership),
-          engine: engine, member: "#{Socket.gethostname}-#{@tag}".gsub(NO_NAME, "_").freeze
+          engine: engine, member: "#{Socket.gethostname}-#{@tag}".gsub(NO_NAME, "_").freeze,
+          options: Options.in(:streams).to_h { |option| [option.name, value(option.name)] }.freeze
         ).freeze
       end
 

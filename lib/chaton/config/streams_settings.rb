@@ -26,16 +26,19 @@ module Chaton
 
     # Settings of streams. `log` has those of the log, `groups` those of each group with its routes, both as the engine
     # takes them; `routes` are in the order in which the engine numbers them. `threads` and `shutdown_timeout_s` apply
-    # to workers that run only streams, and are nil where the plan's own values apply.
+    # to workers that run only streams, and are nil where the plan's own values apply; `options` has each option's.
     StreamsSettings = Struct.new(
       :log, :groups, :routes, :topics, :load, :threads, :shutdown_timeout_s, :produce_timeout_s, :flush_timeout_s,
-      :static_membership, :engine, :member, keyword_init: true
+      :static_membership, :engine, :member, :options, keyword_init: true
     ) do
       # @return [String] the log's address, for people
       def broker = StoreAddress.shown(log.fetch(:broker))
 
       # @return [Boolean] whether each worker has a name in Kafka's groups that its replacement gets too
-      def permanent_names? = static_membership && !log.fetch(:broker).start_with?(BrokerAddress::LOCAL)
+      def permanent_names? = static_membership && log_file.nil?
+
+      # @return [String, nil] the file of a log on this machine
+      def log_file = BrokerAddress.file(log.fetch(:broker))
 
       # @return [Float] time for a record to become durable
       def delivery_timeout_s = log.fetch(:delivery_timeout_ms) / 1000.0
@@ -67,8 +70,8 @@ module Chaton
         shown = log.merge(broker: broker, password: Options[:streams_password].type.show(log[:password]))
         %i[properties producer_properties].each { |name| shown[name] = shown[name].keys }
         groups = self.groups.map { |group| { **group, group: group[:group].merge(properties: names(group)) } }
-        super.merge(log: shown, groups: groups, routes: routes.map(&:to_h), topics: topics.map(&:to_h),
-                    threads: threads&.to_s)
+        super.except(:options).merge(log: shown, groups: groups, routes: routes.map(&:to_h), topics: topics.map(&:to_h),
+                                     threads: threads&.to_s)
       end
 
       # An error message must not contain a password.

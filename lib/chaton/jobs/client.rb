@@ -11,6 +11,7 @@ require_relative "job_hash"
 require_relative "process_end"
 require_relative "push"
 require_relative "../rails/after_commit"
+require_relative "../transaction"
 
 module Chaton
   module Jobs
@@ -170,7 +171,8 @@ module Chaton
       end
 
       def plain?(declared)
-        declared.plain? && !middleware? && !Thread.current[BATCH] && !(declared.after_commit? && AfterCommit.waiting?)
+        declared.plain? && !middleware? && !Thread.current[BATCH] && !Transaction.current &&
+          !(declared.after_commit? && AfterCommit.waiting?)
       end
 
       # @yieldparam due [Array<Float>, Float, nil] the slice's times
@@ -206,6 +208,8 @@ module Chaton
       # @return [Array<Push>] those that were not stored because their locks are held
       def store(pushes, after_commit, retry_of)
         batch = Thread.current[BATCH]
+        transaction = Transaction.current
+        return transaction.push(pushes, batch) if transaction
         return AfterCommit.run { store_now(pushes, batch, retry_of) } || [] if after_commit && AfterCommit.waiting?
 
         store_now(pushes, batch, retry_of)

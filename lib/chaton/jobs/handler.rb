@@ -49,9 +49,14 @@ module Chaton
         unlock(job) if job_class.unlocks_first?
         job.bid ? perform_in_batch(job, instance) : perform(job, instance)
         # An interrupted iteration has requeued itself.
-        job.ack if job.open?
+        end_job(job) if job.open?
       rescue Exception => e # rubocop:disable Lint/RescueException -- `exit` in a job must not end the worker
         fail_work(job, e, instance, started_s)
+      end
+
+      def end_job(job)
+        held = Transaction.take(job)
+        held ? held.end_job : job.ack
       end
 
       def warn_of_lost(names, job)

@@ -18,6 +18,14 @@ module Chaton
       class_attribute :concurrency_limit, :concurrency_duration
     end
 
+    # What Chaton.transaction holds is not written for a job that `retry_on` or `discard_on` ends.
+    #
+    # @private
+    def rescue_with_handler(exception)
+      Transaction.drop
+      super
+    end
+
     # Methods of a job class.
     module ClassMethods
       # Sets options, which are inherited: `unique_for:`, `unique_until:`, `limit:`, `expires_in:`, `deadline:`,

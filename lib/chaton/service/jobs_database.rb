@@ -4,29 +4,37 @@ require_relative "../errors"
 
 module Chaton
   class Service
-    # Refuses a SQLite store whose file is also a database of the application. The application has its own copy of
-    # SQLite: when either copy closes the file, POSIX drops the locks that the other one holds on it.
+    # Refuses a SQLite store, or log of records, whose file is also a database of the application. The application has
+    # its own copy of SQLite: when either copy closes the file, POSIX drops the locks that the other one holds on it.
     module JobsDatabase
       # @param plan [Config::Plan] of a process whose application is loaded
       # @raise [ConfigError] naming the file
       def self.check(plan)
-        file = plan.jobs&.store_file
-        require_directory(plan, file) if file
-        name, = file && databases(plan.root).find { |_, path| same?(path, file) }
+        check_file(plan, plan.jobs&.store_file, "the store of jobs", "jobs { store \"sqlite://storage/jobs.db\" }")
+        check_file(plan, plan.streams&.log_file, "the log of records", "streams { broker \"sqlite://storage/log.db\" }")
+      end
+
+      def self.check_file(plan, file, what, advice)
+        return unless file
+
+        require_directory(plan, file, what, advice)
+        name, = databases(plan.root).find { |_, path| same?(path, file) }
         return unless name
 
-        raise ConfigError, "the store of jobs, #{file}, is ActiveRecord's database #{name.inspect} too: two copies " \
-                           "of SQLite in one process drop each other's locks on a file, and it would be damaged. " \
-                           "Give jobs a file of their own: jobs { store \"sqlite://storage/jobs.db\" }"
+        raise ConfigError, "#{what}, #{file}, is ActiveRecord's database #{name.inspect} too: two copies of SQLite " \
+                           "in one process drop each other's locks on a file, and it would be damaged. Give it a " \
+                           "file of its own: #{advice}"
       end
 
       # Refuses a path that is mistyped. Only storage/ is made.
-      def self.require_directory(plan, file)
+      def self.require_directory(plan, file, what, advice)
         directory = File.dirname(file)
+        # The directory of log:// is made.
         return if File.exist?(directory) || directory == File.join(plan.root, "storage")
+        return if file == plan.streams&.log_file && plan.streams.broker.start_with?(Config::BrokerAddress::DIRECTORY)
 
-        raise ConfigError, "the directory of the job store #{file} does not exist: create it, or correct " \
-                           "jobs { store … }"
+        raise ConfigError, "the directory of #{what}, #{file}, does not exist: create it, or correct " \
+                           "#{advice[/\A\w+ \{ \w+/]} … }"
       end
 
       # @param root [String]
@@ -53,7 +61,7 @@ module Chaton
       rescue SystemCallError
         path
       end
-      private_class_method :require_directory, :databases, :file?, :same?, :real
+      private_class_method :check_file, :require_directory, :databases, :file?, :same?, :real
     end
   end
 end

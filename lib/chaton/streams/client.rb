@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "json"
+require_relative "../transaction"
 require_relative "values"
 
 module Chaton
@@ -45,8 +46,12 @@ module Chaton
       # @param headers [Hash, nil]
       # @param partition [Integer, nil]
       # @param timestamp [Time, Integer, nil]
-      # @return [Native::Receipt]
+      # @return [Native::Receipt, nil] nil inside {Chaton.transaction}
       def produce(topic, value, key, headers, partition, timestamp)
+        if (transaction = Chaton::Transaction.current)
+          return transaction.produce(row(topic, value, key, headers, partition, timestamp))
+        end
+
         receipt = @native.produce(
           topic, value.is_a?(String) ? value : bytes_of(value), key.nil? ? nil : key_of(key),
           headers && headers_of(headers), partition, timestamp && ms_of(timestamp), @produce_timeout_s
@@ -58,6 +63,10 @@ module Chaton
       # @param values [Array] values; a Hash describes a record
       # @return [Native::Receipt] of all
       def produce_many(topic, values)
+        if (transaction = Chaton::Transaction.current)
+          return values.each { |value| transaction.produce(row_of(topic, value)) } && nil
+        end
+
         receipt = if values.all?(String)
                     @native.produce_values(topic, values, @produce_timeout_s)
                   else
@@ -76,6 +85,8 @@ module Chaton
       # @return [Native::Receipt]
       # @raise [LogError]
       def wait(receipt)
+        raise LogRefused, "a record of Chaton.transaction is not written before its end: use produce" unless receipt
+
         return receipt if receipt.wait(@delivery_timeout_s)
 
         raise LogUnavailable, "records are not durable after #{@delivery_timeout_s} s (delivery_timeout_s), but may " \

@@ -45,11 +45,21 @@ module Chaton
         consume(factory, instance, given) unless given.empty?
         raise ForkedError, "a child came out of the consumer" if forked?
 
+        commit_held(batch)
         # The consumer may have ended it.
         batch.done if batch.open?
         log_done("batch done", batch, started_s, records: batch.size) if @debug
       rescue Exception => e # rubocop:disable Lint/RescueException -- `exit` in a consumer must not end the worker
         fail_work(batch, e, given, started_s)
+      end
+
+      def commit_held(batch)
+        held = Chaton::Transaction.take(batch) or return
+        if @routes[batch.route].engine.fetch(:manual)
+          raise LogRefused, "nothing of Chaton.transaction was written: with manual offsets it is written by mark, " \
+                            "behind the block"
+        end
+        held.end_batch(batch.last_offset)
       end
 
       def consume(factory, instance, given)

@@ -14,7 +14,7 @@ module Chaton
       # @param headers [Hash{String=>String}, nil] an Array of values where a name comes several times
       # @param partition [Integer, nil] nil: by the key
       # @param timestamp [Time, Integer, nil] milliseconds since 1970; nil: now
-      # @return [Native::Receipt] `wait` returns when it is durable
+      # @return [Native::Receipt] `wait` returns when it is durable; nil inside {Chaton.transaction}
       # @raise [BufferFull] when the buffer stays full for `produce_timeout_s`
       # @raise [UnknownTopic, InvalidRecord, LogRefused]
       # @raise [ConfigError] when no streams are configured

@@ -38,9 +38,6 @@ module Chaton
         @exit_status = 0
       end
 
-      # @return [Boolean] whether the server is stopping or restarting
-      def over? = %i[stopping restarting].include?(@state)
-
       # @return [Boolean] whether all processes have ended
       def done? = over? && @worker_set.children.empty? && !@forkers.alive? && !@resources.services.alive?
 
@@ -54,30 +51,9 @@ module Chaton
       # @return [Hash{Symbol=>Object}] for the admin endpoint
       def report = @status.report(state: @state, worker_set: @worker_set)
 
-      # Lets every worker finish its running work, then exits.
-      def stop
-        @resources.notify.stopping
-        @state = :stopping
-        @resources.delayed_stop.request(method(:accepting?)) { wind_down(:stopping) }
-        nil
-      end
-
       # Ends every worker without letting it finish, then exits.
       def stop_now
         wind_down(:stopping, at_once: true)
-      end
-
-      # Lets every worker finish, then starts the program again in this process.
-      #
-      # @return [String, nil]
-      def restart
-        return "the server is already stopping" if over?
-
-        hindrance = @resources.launch_command.hindrance
-        return "the server goes on: the program cannot be started again, because #{hindrance}" if hindrance
-
-        @resources.notify.reloading
-        wind_down(:restarting)
       end
 
       # Replaces the workers one by one by workers with the code that is on disk now. While that goes on, code on disk
@@ -110,9 +86,6 @@ module Chaton
 
         @ceilings.replace(index)
       end
-
-      # @return [Hash{Symbol=>Object}, String] see {AdminEndpoint#link}
-      def dashboard = @resources.admin.link
 
       # Workers stop accepting connections, keep serving the open ones, and take no more jobs and records.
       def quiet
@@ -216,17 +189,9 @@ module Chaton
         wind_down(:stopping)
       end
 
-      def wind_down(state, at_once: false)
-        @log.info(at_once ? "stopping at once" : "stopping when running work is finished")
-        @state = state
-        if state == :stopping
-          @resources.delayed_stop.cancel
-          @resources.listeners.close
-        end
+      def end_work(at_once:)
         @worker_set.stop(at_once: at_once)
-        @resources.services.stop(at_once: at_once)
         retire_forkers
-        nil
       end
 
       def retire_forkers = @forkers.retire(workers: @worker_set.children.any?)

@@ -43,9 +43,6 @@ module Chaton
         @resources.hooks.run_all(:after_booted)
       end
 
-      # @return [Boolean] whether the server is stopping or restarting
-      def over? = %i[stopping restarting].include?(@state)
-
       # @return [Boolean] whether the service has stopped, and all commands beside it
       def done? = !@complete.nil? && !@resources.services.alive?
 
@@ -70,15 +67,8 @@ module Chaton
         { state: @state, pid: Process.pid, workers: [worker], exits: {}, given_up: [] }
       end
 
-      def stop
-        @resources.notify.stopping
-        @state = :stopping
-        @resources.delayed_stop.request(@service.method(:accepting?)) { drain(:stopping, @plan.shutdown_timeout_s) }
-        nil
-      end
-
       def stop_now
-        return drain(:stopping, 0) unless @drain
+        return wind_down(:stopping, at_once: true) unless @drain
 
         Telemetry::Backtraces.write(@log, "immediate stop")
         @resources.services.kill
@@ -87,26 +77,12 @@ module Chaton
         nil
       end
 
-      # @return [String, nil]
-      def restart
-        return "the server is already stopping" if over?
-
-        hindrance = @resources.launch_command.hindrance
-        return "the server goes on: the program cannot be started again, because #{hindrance}" if hindrance
-
-        @resources.notify.reloading
-        drain(:restarting, @plan.shutdown_timeout_s)
-      end
-
       # Without workers there is nothing to replace one by one.
       alias phased_restart restart
 
       # @param index [Integer] the only process has the number 0
       # @return [String, nil]
       def restart_worker(index) = index.zero? ? restart : "there is no worker #{index} (workers 0)"
-
-      # @return [Hash{Symbol=>Object}, String] see {AdminEndpoint#link}
-      def dashboard = @resources.admin.link
 
       def quiet
         @log.info("quiet: no new work is taken")
@@ -157,15 +133,10 @@ module Chaton
         nil
       end
 
-      def drain(state, deadline_s)
-        @log.info(deadline_s.zero? ? "stopping at once" : "stopping when running work is finished")
-        @state = state
-        if state == :stopping
-          @resources.delayed_stop.cancel
-          @resources.listeners.close
-        end
-        @resources.services.stop(at_once: deadline_s.zero?)
-        @drain ||= Worker::Drain.new(@service, deadline_s)
+      def accepting? = @service.accepting?
+
+      def end_work(at_once:)
+        @drain ||= Worker::Drain.new(@service, at_once ? 0 : @plan.shutdown_timeout_s)
         nil
       end
     end

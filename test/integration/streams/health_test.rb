@@ -46,7 +46,7 @@ class StreamsHealthTest < Minitest::Test
       log.write(topic, Array.new(count) { |number| ["value #{first + number}"] })
       first + count
     end
-    change_log("UPDATE batches SET crc=crc+1 WHERE id & 255=50")
+    change_log("UPDATE record_batches SET crc=crc+1 WHERE id & 255=50")
     server = boot_streams(topics: route(on_gap: :stop),
                           config: "admin { bind \"unix://admin.sock\"; token #{TOKEN.dump} }")
     why = ready(server, 503, /has stopped 1 partition at lost records/).reasons

@@ -26,9 +26,22 @@ class StreamsConfigTest < ConfigCase
     assert_equal [:web], load.roles
   end
 
+  def test_the_log_of_a_former_version_stays_the_default
+    FileUtils.mkdir_p("#{@root}/storage/streams")
+    file = "sqlite://#{@root}/storage/chaton_development_log.db"
+    assert_equal file, streams("").broker
+    %w[format log.db].each do |mark|
+      FileUtils.touch("#{@root}/storage/streams/#{mark}")
+      assert_equal "log://#{@root}/storage/streams", streams("").broker
+      FileUtils.rm("#{@root}/storage/streams/#{mark}")
+    end
+    FileUtils.touch(["#{@root}/storage/streams/log.db", file.delete_prefix("sqlite://")])
+    assert_equal file, streams("").broker
+  end
+
   def test_defaults
     streams = streams("")
-    assert_equal "log://#{@root}/storage/streams", streams.broker
+    assert_equal "sqlite://#{@root}/storage/chaton_development_log.db", streams.broker
     log = JSON.parse(streams.log_document)
     assert_equal [8 << 20, 64 << 20, 100_000, 120_000, 10_000, 5_000, 5.0, true, 4, "chaton"],
                  log.values_at("buffer_bytes", "produce_buffer_bytes", "produce_buffer_records", "delivery_timeout_ms",
@@ -151,12 +164,12 @@ class StreamsConfigTest < ConfigCase
 
   def test_addresses
     { "kafka://a:9092,b" => "kafka://a:9092,b", "kafka+ssl://a:1/" => "kafka+ssl://a:1",
-      "log:///srv/log" => "log:///srv/log", "log://x" => nil,
+      "log:///srv/log" => "log:///srv/log", "log://x" => nil, "sqlite:///srv/a.db" => "sqlite:///srv/a.db",
       "kafka://[::1]:9" => "kafka://[::1]:9" }.each do |url, expected|
       assert_equal expected || "log://#{@root}/x", streams("broker #{url.inspect}").broker
     end
     { "localhost:9092" => %r{: write kafka://localhost:9092}, "storage/x" => %r{: write log://storage/x},
-      "ssl://a:1" => %r{: write kafka\+ssl://a:1}, "kafka://" => /must be log:/, "redis://a" => /must be log:/,
+      "ssl://a:1" => %r{: write kafka\+ssl://a:1}, "kafka://" => /must be sqlite:/, "redis://a" => /must be sqlite:/,
       "kafka://me:secret@host:1" => /username and password are options of their own/ }.each do |url, expected|
       found = refused("broker #{url.inspect}")
       assert_match expected, found, url

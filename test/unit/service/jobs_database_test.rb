@@ -16,9 +16,9 @@ class JobsDatabaseTest < Minitest::Test
 
   def teardown = FileUtils.remove_entry(@root)
 
-  # Checks a store beside databases of ActiveRecord.
-  def check(store, *databases)
-    plan = Chaton::Config.load({ config_file: "-", store: store }, env: {}, root: @root)
+  # Checks a store, or a log, beside databases of ActiveRecord.
+  def check(url, *databases, option: :store)
+    plan = Chaton::Config.load({ :config_file => "-", option => url }, env: {}, root: @root)
     configs = databases.each_with_index.map { |one, index| Config.new("db#{index}", one) }
     record = Class.new { define_singleton_method(:configurations) { Struct.new(:configurations).new(configs) } }
     with_constants(record) { Chaton::Service::JobsDatabase.check(plan) }
@@ -36,7 +36,7 @@ class JobsDatabaseTest < Minitest::Test
     Object.send(:remove_const, :ActiveRecord) if made
   end
 
-  def refused(*arguments) = assert_raises(Chaton::ConfigError) { check(*arguments) }.message
+  def refused(*arguments, **rest) = assert_raises(Chaton::ConfigError) { check(*arguments, **rest) }.message
 
   def test_a_file_of_its_own_is_accepted
     check("sqlite://storage/jobs.db", { adapter: "sqlite3", database: "storage/app.db" })
@@ -46,7 +46,7 @@ class JobsDatabaseTest < Minitest::Test
   end
 
   def test_a_directory_that_does_not_exist_is_refused
-    assert_match(%r{the directory of the job store #{@root}/storge/jobs.db does not exist},
+    assert_match(%r{the directory of the store of jobs, #{@root}/storge/jobs.db, does not exist},
                  refused("sqlite://storge/jobs.db"))
     FileUtils.rm_r(File.join(@root, "storage"))
     check("sqlite://storage/jobs.db")
@@ -57,6 +57,15 @@ class JobsDatabaseTest < Minitest::Test
                    { adapter: "sqlite3", database: "storage/jobs.db" })
     assert_match(/#{@root}.storage.jobs.db, is ActiveRecord's database "db1" too: two copies of SQLite/, text)
     refused("sqlite://storage/jobs.db", { adapter: "sqlite3", database: "file:storage/jobs.db?mode=rwc" })
+  end
+
+  def test_a_log_is_checked_like_a_store
+    text = refused("sqlite://storage/log.db", { adapter: "sqlite3", database: "storage/log.db" }, option: :broker)
+    assert_match(/the log of records, #{@root}.storage.log.db, is ActiveRecord's database "db0" too/, text)
+    refused("log://storage", { adapter: "sqlite3", database: "storage/log.db" }, option: :broker)
+    assert_match(/correct streams \{ broker … \}/, refused("sqlite://storge/log.db", option: :broker))
+    check("log://storge", { adapter: "sqlite3", database: "storage/log.db" }, option: :broker)
+    check("kafka://127.0.0.1:9", { adapter: "sqlite3", database: "storage/log.db" }, option: :broker)
   end
 
   def test_the_same_file_under_another_name_is_refused

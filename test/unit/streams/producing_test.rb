@@ -65,7 +65,7 @@ class StreamsProducingTest < StreamsUnitCase
   def test_nothing_is_configured
     Chaton::Streams.use(Chaton::Config.load({ config_file: "-" }, env: {}, root: Dir.tmpdir))
     error = assert_raises(Chaton::ConfigError) { Chaton.produce("a", "b") }
-    assert_match(%r{write `streams \{ broker "log://storage/streams" \}` into config/chaton.rb}, error.message)
+    assert_match(%r{write `streams \{ broker "sqlite://storage/log.db" \}` into config/chaton.rb}, error.message)
   end
 
   def test_what_is_produced_before_the_fork_is_kept_for_one_worker

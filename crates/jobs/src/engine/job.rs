@@ -36,8 +36,11 @@ pub(super) trait JobOwner: Send + Sync {
     /// A job was put back that this release cannot run.
     fn job_put_back(&self);
 
-    /// A job ended. `run`: when it did; `None`: it was not started.
-    fn job_ended(&self, ack: Ack, run: Option<Run>);
+    /// The name under which the engine has claimed the job.
+    fn name(&self) -> &str;
+
+    /// A job ended. `run`: when it did; `None`: it was not started. `written`: the store has the acknowledgement.
+    fn job_ended(&self, ack: Ack, run: Option<Run>, written: bool);
 }
 
 /// A run of a job that has ended.
@@ -153,6 +156,21 @@ impl Job {
 
     /// Ends it. `false`: it had ended before, and nothing was done.
     pub fn finish(&self, outcome: Outcome) -> bool {
+        self.end(self.ack(outcome), false)
+    }
+
+    /// Acknowledges it by `write`, which is given the claim's owner and the acknowledgement, and ends it if that is done.
+    ///
+    /// # Errors
+    /// That of `write`: the job goes on.
+    pub fn commit<E>(&self, write: impl FnOnce(&str, &Ack) -> Result<(), E>) -> Result<(), E> {
+        let ack = self.ack(Outcome::Ack);
+        write(self.owner.name(), &ack)?;
+        self.end(ack, true);
+        Ok(())
+    }
+
+    fn end(&self, ack: Ack, written: bool) -> bool {
         let before = self.state.finish();
         if before == WorkState::Finished {
             return false;
@@ -161,7 +179,7 @@ impl Job {
             let (started_ns, ended_ns) = (self.started_ns.load(Ordering::Relaxed), clock::now_ns());
             Run { ended_ns, ran_ns: ended_ns.saturating_sub(started_ns) }
         });
-        self.owner.job_ended(self.ack(outcome), run);
+        self.owner.job_ended(ack, run, written);
         true
     }
 

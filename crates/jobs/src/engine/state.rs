@@ -421,7 +421,11 @@ impl JobOwner for EngineState {
         self.locked.lock().log.add_failed()
     }
 
-    fn job_ended(&self, ack: Ack, run: Option<Run>) {
+    fn name(&self) -> &str {
+        &self.identity.name
+    }
+
+    fn job_ended(&self, ack: Ack, run: Option<Run>, written: bool) {
         let due = ack.queue.is_empty();
         let (runs, fails) = (!due && ack.outcome.counts_as_run(), ack.outcome.is_failure());
         let mut locked = self.locked.lock();
@@ -442,7 +446,9 @@ impl JobOwner for EngineState {
             locked.running_alone = None;
         }
         locked.slot_released |= ack.effects.as_ref().is_some_and(|e| !e.release.is_empty());
-        locked.push_ack(ack);
+        if !written {
+            locked.push_ack(ack);
+        }
         match run {
             Some(run) => {
                 self.running.fetch_sub(1, Ordering::AcqRel);

@@ -24,12 +24,15 @@ mod watch;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use chaton_embedded::{Database, ErrorKind, Settings};
+use chaton_embedded::{one_path, Database, ErrorKind, Settings, Transaction};
 
+use super::clock::unix_s;
 use super::error::{StoreError, StoreErrorKind};
 use super::options::StoreOptions;
 use super::traits::{Result, Store, StoreFactory, StoreWatch};
+use super::types::NewJob;
 use store::SqliteStore;
+use transaction::SqliteTransaction;
 use watch::SqliteWatch;
 
 const SCHEME: &str = "sqlite://";
@@ -51,15 +54,22 @@ pub fn factory(options: &StoreOptions) -> Result<Arc<dyn StoreFactory>> {
             options.url
         )));
     }
-    let path = canonical(Path::new(path))
+    let path = one_path(Path::new(path))
         .map_err(|error| StoreError::refused(format!("store {:?}: {error}", options.url)))?;
     Ok(Arc::new(SqliteFactory { path, options: Arc::new(options.clone()) }))
 }
 
+/// Pushes jobs without locks and batches in a transaction of another engine.
+///
+/// # Errors
+/// Those of SQLite.
+pub fn push_in(tx: &Transaction<'_>, jobs: &[NewJob<'_>]) -> rusqlite::Result<()> {
+    queues::push(&SqliteTransaction::new(tx), jobs, unix_s()).map(drop)
+}
+
 /// The file, as this process uses it.
 fn database(path: &Path, options: &StoreOptions) -> Arc<Database> {
-    let settings =
-        Settings { durable: options.durable, lock_timeout: options.lock_timeout, follows: false };
+    let settings = Settings { lock_timeout: options.lock_timeout, follows: false };
     Database::shared(path, &schema::FORMAT, settings)
 }
 
@@ -73,18 +83,6 @@ impl From<chaton_embedded::Error> for StoreError {
             ErrorKind::Refused => StoreErrorKind::Refused,
         };
         Self::new(kind, error.message)
-    }
-}
-
-/// One path for each file, as far as it exists yet.
-fn canonical(path: &Path) -> std::io::Result<PathBuf> {
-    let path = std::path::absolute(path)?;
-    if let Ok(path) = path.canonicalize() {
-        return Ok(path);
-    }
-    match (path.parent().and_then(|folder| folder.canonicalize().ok()), path.file_name()) {
-        (Some(folder), Some(name)) => Ok(folder.join(name)),
-        _ => Ok(path),
     }
 }
 

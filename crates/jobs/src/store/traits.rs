@@ -10,6 +10,11 @@ use crate::outcome::Ack;
 /// Result of a store's call.
 pub type Result<T> = std::result::Result<T, StoreError>;
 
+#[cfg(feature = "sqlite")]
+fn no_common_file() -> StoreError {
+    StoreError::refused("this store has no transactions with the log of records")
+}
+
 /// One connection to a store of jobs. Not shared between threads: each user
 /// opens its own by [`StoreFactory::store`].
 ///
@@ -38,6 +43,31 @@ pub trait Store: Send {
         acks: &[Ack],
         request: Option<&ClaimRequest<'_>>,
     ) -> Result<ClaimReply>;
+
+    /// Acknowledges one job, pushes jobs without locks and batches, and lets another engine write, in one transaction.
+    ///
+    /// # Errors
+    /// `Refused` by a store that cannot, or for an entry that is gone; else that of the store or of the other
+    /// engine. Nothing is written then.
+    #[cfg(feature = "sqlite")]
+    fn commit(
+        &mut self,
+        _owner: &str,
+        _ack: &Ack,
+        _jobs: &[NewJob<'_>],
+        _also: Option<&dyn chaton_embedded::Enlisted>,
+    ) -> Result<()> {
+        Err(no_common_file())
+    }
+
+    /// Makes the tables that another engine writes jobs to by a transaction of its own.
+    ///
+    /// # Errors
+    /// `Refused` by a store that cannot; else that of the store.
+    #[cfg(feature = "sqlite")]
+    fn prepare(&mut self) -> Result<()> {
+        Err(no_common_file())
+    }
 
     /// Acknowledges jobs; returns how many entries were gone.
     fn ack(&mut self, owner: &str, acks: &[Ack]) -> Result<usize> {

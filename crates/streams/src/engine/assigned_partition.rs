@@ -15,10 +15,9 @@ use super::route::Route;
 use super::stats::PartitionStats;
 use crate::batch::{Batch, BatchKind, BatchOutcome, BatchOwner, BatchVerdict};
 use crate::log::{
-    self, Assignment, Commit, ErrorKind, Limits, LogError, LostRecords, Partition, Position,
+    self, Assignment, Commit, ErrorKind, Limits, LogError, LostRecords, Partition, Position, Writes,
 };
 use crate::record::Chunk;
-use crate::record::OwnedRecord;
 use fastrand::Rng;
 
 struct Inner {
@@ -429,7 +428,7 @@ impl BatchOwner for AssignedPartition {
     fn transact(
         self: Arc<Self>,
         batch: &Batch,
-        records: &[OwnedRecord],
+        writes: Writes<'_>,
         through: Option<i64>,
     ) -> log::Result<()> {
         if !batch.is_open() {
@@ -444,7 +443,7 @@ impl BatchOwner for AssignedPartition {
         let offset = commit.offset;
         let topic = &self.route.settings.topic;
         let wanted = || !batch.is_revoked();
-        let ended = group.transact(&mut transactor, topic, records, &identity, &[commit], &wanted);
+        let ended = group.transact(&mut transactor, topic, writes, &identity, &[commit], &wanted);
         if let Err(error) = ended {
             drop(transactor);
             if error.kind == ErrorKind::Unknown && self.is_owned() {

@@ -11,8 +11,7 @@ use parking_lot::Mutex;
 use super::context::EngineContext;
 use super::route::Route;
 use super::stats::GroupStats;
-use crate::log::{self, Commit, ErrorKind, LogError, TransactionalProducer};
-use crate::record::OwnedRecord;
+use crate::log::{self, Commit, ErrorKind, LogError, TransactionalProducer, Writes};
 use crate::settings::GroupSettings;
 use chaton_core::backoff::Backoff;
 
@@ -175,7 +174,7 @@ impl ConsumerGroup {
         &self,
         slot: &mut Option<Box<dyn TransactionalProducer>>,
         topic: &str,
-        records: &[OwnedRecord],
+        writes: Writes<'_>,
         identity: &[u8],
         commits: &[Commit],
         wanted: &dyn Fn() -> bool,
@@ -186,7 +185,11 @@ impl ConsumerGroup {
                 slot.insert(self.context.log.transactional_producer(&self.transactional_id(topic))?)
             }
         };
-        let result = transactor.transact(records, &self.settings.name, identity, commits, wanted);
+        let (records, name) = (writes.records, &self.settings.name);
+        let result = match writes.also {
+            Some(also) => transactor.transact_with(also, records, name, identity, commits),
+            None => transactor.transact(records, name, identity, commits, wanted),
+        };
         if result.as_ref().is_err_and(|error| error.kind == ErrorKind::Fenced) {
             self.identity_doubted.store(true, Ordering::SeqCst);
             self.notify();

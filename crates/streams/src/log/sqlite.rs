@@ -14,12 +14,14 @@
 use std::sync::Arc;
 
 use chaton_core::event_fd::EventFd;
+use chaton_embedded::Enlisted;
 
 use super::{
     AdminClient, GroupMember, Partition, PartitionReader, Position, Producer, RecordLog, Result,
     TransactionalProducer,
 };
 use crate::delivery_errors::DeliveryErrors;
+use crate::record::OwnedRecord;
 use crate::settings::{GroupSettings, LogSettings};
 
 mod admin;
@@ -46,7 +48,7 @@ mod transactional_producer;
 
 use log_dir::LogDir;
 
-/// Checks the folder of `log:///folder`; creates nothing.
+/// Checks the file of `sqlite:///file`, or of `log:///folder`; creates nothing.
 ///
 /// # Errors
 /// `Refused` for a wrong address and a network disk.
@@ -61,7 +63,7 @@ pub struct LocalLog {
 }
 
 impl LocalLog {
-    /// Opens the folder of `log:///folder`, which is created when something is written.
+    /// Opens the file of `sqlite:///file`, or of `log:///folder`, which is created when something is written.
     ///
     /// # Errors
     /// `Refused` for a wrong address and an unusable folder.
@@ -98,6 +100,10 @@ impl RecordLog for LocalLog {
 
     fn transactional_producer(&self, _id: &str) -> Result<Box<dyn TransactionalProducer>> {
         Ok(Box::new(transactional_producer::LocalTransactionalProducer::new(&self.dir)))
+    }
+
+    fn enlist(&self, records: &[OwnedRecord]) -> Result<Box<dyn Enlisted>> {
+        transactional_producer::enlist(&self.dir, records)
     }
 
     fn reader(&self, partition: &Partition, from: Position) -> Result<Box<dyn PartitionReader>> {

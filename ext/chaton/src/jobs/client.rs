@@ -56,7 +56,7 @@ fn leak(connections: &Arc<StoreConnections>) {
 }
 
 /// A job to push, as Ruby passes it: `[queue, payload, at, lock, bid]`.
-struct PushedJob {
+pub struct PushedJob {
     queue: String,
     payload: Vec<u8>,
     at: Option<f64>,
@@ -82,13 +82,18 @@ impl PushedJob {
         Ok(Self { queue, payload: copy(payload), at, lock, bid })
     }
 
-    fn from_array(value: Value) -> Result<Self, Error> {
+    /// From such an Array.
+    ///
+    /// # Errors
+    /// `TypeError` or `ArgumentError`.
+    pub fn from_array(value: Value) -> Result<Self, Error> {
         type Row = (String, RString, Option<f64>, Option<RArray>, Option<String>);
         let (queue, payload, at, lock, bid) = Row::try_convert(value)?;
         Self::new(queue, payload, at, lock, bid)
     }
 
-    fn job(&self) -> NewJob<'_> {
+    /// As the store takes it.
+    pub fn job(&self) -> NewJob<'_> {
         let lock = self.lock.as_ref().map(|(key, jid, ttl)| NewLock { key, jid, ttl: *ttl });
         NewJob {
             queue: &self.queue,
@@ -101,12 +106,17 @@ impl PushedJob {
 }
 
 /// Pushes jobs with the context of the span that does.
-fn traced<R>(
+///
+/// # Errors
+/// Those of `push`.
+pub fn traced<R>(
     mut given: Vec<PushedJob>,
     push: impl FnOnce(&[NewJob<'_>]) -> Result<R, Error>,
 ) -> Result<R, Error> {
-    let queue = given.first().map_or("", |job| &job.queue);
-    let span = traces::produced("chaton", queue, given.len())?;
+    let span = match given.first() {
+        Some(first) => traces::produced("chaton", &first.queue, given.len())?,
+        None => None,
+    };
     given
         .iter_mut()
         .for_each(|job| document::add_context_to_whole(&mut job.payload, span.as_ref()));
@@ -149,7 +159,14 @@ impl RbJobsClient {
         Ok(connections)
     }
 
-    fn call<R>(&self, work: impl FnOnce(&mut dyn Store) -> store::Result<R>) -> Result<R, Error> {
+    /// Calls the store, as [`StoreConnections::call`].
+    ///
+    /// # Errors
+    /// As it.
+    pub fn call<R>(
+        &self,
+        work: impl FnOnce(&mut dyn Store) -> store::Result<R>,
+    ) -> Result<R, Error> {
         self.connections()?.call(work)
     }
 

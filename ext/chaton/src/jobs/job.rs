@@ -9,9 +9,11 @@ use std::sync::Arc;
 use chaton_core::clock;
 use chaton_core::process::in_flight::InFlightTable;
 use chaton_core::work::Work;
+use chaton_embedded::Enlisted;
 use chaton_jobs::document::enqueued_at;
 use chaton_jobs::engine::Job;
 use chaton_jobs::outcome::Outcome;
+use chaton_jobs::store::NewJob;
 use magnus::gc::Marker;
 use magnus::rb_sys::{AsRawValue, FromRawValue};
 use magnus::{
@@ -19,6 +21,7 @@ use magnus::{
 };
 use rb_sys::VALUE;
 
+use super::client::RbJobsClient;
 use super::from_json;
 use crate::convert::copy;
 use crate::convert::text;
@@ -123,6 +126,30 @@ impl RbJob {
         self.slot.end(self.thread, &self.job);
         // Ignored when the engine sent it back meanwhile: its next run counts.
         self.job.finish(outcome);
+        Ok(())
+    }
+
+    /// Acknowledges it, pushes jobs and writes what is enlisted, in one transaction. The job goes on if it fails.
+    ///
+    /// # Errors
+    /// A subclass of `Chaton::StoreError`.
+    pub fn commit(
+        &self,
+        client: &RbJobsClient,
+        pushes: &[NewJob<'_>],
+        enlisted: &dyn Enlisted,
+    ) -> Result<(), Error> {
+        if self.made_in != handle::generation() {
+            return Err(error::forked());
+        }
+        if self.ended.get() {
+            return Err(error::job_ended());
+        }
+        self.job.commit(|owner, ack| {
+            client.call(|store| store.commit(owner, ack, pushes, Some(enlisted)))
+        })?;
+        self.ended.set(true);
+        self.slot.end(self.thread, &self.job);
         Ok(())
     }
 

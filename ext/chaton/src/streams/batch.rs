@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::Duration;
 
+use chaton_embedded::Enlisted;
 use chaton_streams::batch::{Batch, BatchKind, BatchOutcome, BatchVerdict};
 use chaton_streams::record::OwnedRecord;
 use magnus::gc::Marker;
@@ -286,17 +287,30 @@ impl RbBatch {
 
     /// Writes records and commits in one transaction.
     fn transact(&self, list: RArray, through: Option<i64>) -> Result<(), Error> {
-        let batch = self.own()?;
         let mut records = Vec::with_capacity(list.len());
         for index in 0..list.len() {
             records.push(RubyRecord::from_array(list.entry(index as isize)?)?.owned());
         }
+        self.transact_with(records, None, through)
+    }
+
+    /// The same with what the store of jobs writes.
+    ///
+    /// # Errors
+    /// A subclass of `Chaton::LogError`.
+    pub fn transact_with(
+        &self,
+        mut records: Vec<OwnedRecord>,
+        also: Option<&dyn Enlisted>,
+        through: Option<i64>,
+    ) -> Result<(), Error> {
+        let batch = self.own()?;
         let span = match records.first() {
             Some(first) => traces::produced(self.system, &first.topic, records.len())?,
             None => None,
         };
         records.iter_mut().for_each(|record| pass_on(&mut record.headers, span.as_ref()));
-        let written = transact(batch, records, through);
+        let written = transact(batch, records, also, through);
         span.into_iter().for_each(|span| span.end(&written));
         written
     }
@@ -307,10 +321,15 @@ impl RbBatch {
 }
 
 /// Writes a transaction without the GVL.
-fn transact(batch: &Batch, records: Vec<OwnedRecord>, through: Option<i64>) -> Result<(), Error> {
+fn transact(
+    batch: &Batch,
+    records: Vec<OwnedRecord>,
+    also: Option<&dyn Enlisted>,
+    through: Option<i64>,
+) -> Result<(), Error> {
     let mut records = Some(records);
     loop {
-        let run = || records.take().map(|records| batch.transact(records, through));
+        let run = || records.take().map(|records| batch.transact_with(records, also, through));
         match without_gvl_to_the_end(run).flatten() {
             Some(Ok(())) => return Ok(()),
             Some(Err(failed)) => return Err(super::log_error::raised(&failed)),

@@ -68,24 +68,27 @@ module Chaton
         def load_streams
           options = { environment: Servers.settings(given)["environment"], **given }.compact
           plan = Config.load(options, problems: @arguments.problems)
-          plan.streams ? plan : Config.load({ **options, broker: Config::Options[:broker].default })
+          return plan if plan.streams
+
+          place = { environment: plan.environment, root: plan.root }
+          Config.load({ **options, broker: Config::BrokerAddress.default(place) })
         end
 
         # @param broker [String, nil] nil: the configured one
         # @return [Native::StreamsClient]
         def open_log(broker = nil, make: false)
           broker = broker ? Config::BrokerAddress.under(broker, plan.root) : plan.streams.log.fetch(:broker)
-          local = broker.start_with?(Config::BrokerAddress::LOCAL)
-          require_log(broker) if local && !make
+          file = Config::BrokerAddress.file(broker)
+          require_log(broker, file) if file && !make
           # Only Kafka asks for a user.
-          user = local ? { username: nil, password: nil } : {}
+          user = file ? { username: nil, password: nil } : {}
           Native::StreamsClient.new(plan.streams.log_document(broker: broker, **user))
         rescue ArgumentError => e
           raise ConfigError, e.message
         end
 
-        def require_log(broker)
-          return if File.directory?(broker.delete_prefix(Config::BrokerAddress::LOCAL))
+        def require_log(broker, file)
+          return if File.exist?(file)
 
           raise LogUnavailable, "there is no log at #{broker} yet; a server with streams or `chaton streams produce` " \
                                 "makes it. Was it started in this directory?"

@@ -12,8 +12,10 @@ module Chaton
     module Options
       # The log of records, and how records are written to it.
       LOG = [
-        Option.in(:streams, :broker, :log, Types::BrokerUrl.new, "log://storage/streams", "Where records are stored.",
-                  env: %w[CHATON_BROKER], flags: %w[--broker], placeholder: "URL"),
+        Option.in(:streams, :broker, :log, Types::BrokerUrl.new, BrokerAddress.method(:default),
+                  "Where records are stored. With the file of `store`, jobs and records share a file, and " \
+                  "Chaton.transaction writes both.", default_text: "sqlite://storage/chaton_ENVIRONMENT_log.db",
+                                                     env: %w[CHATON_BROKER], flags: %w[--broker], placeholder: "URL"),
         Option.in(:streams, :streams_username, :log, Types::Word.new, nil, "User for Kafka (SASL).",
                   also: %i[username]),
         Option.in(:streams, :streams_password, :log, Types::Secret.new, nil,
@@ -55,14 +57,14 @@ module Chaton
         Option.in(:streams, :compression, :log, Types::OneOf.new(:none, :gzip, :snappy, :lz4, :zstd), :none,
                   "Kafka: how records are compressed."),
         Option.in(:streams, :streams_durable, :log, Types::Switch.new, true,
-                  "log://: a record is on disk before it counts as written; off is faster, but a power failure may " \
-                  "lose the last records.", also: %i[durable]),
+                  "On this machine: a record is on disk before it counts as written; off is faster, but a power " \
+                  "failure may lose the last records.", also: %i[durable]),
         Option.in(:streams, :log_partitions, :log, Types::Number.new(1..10_000), 4,
-                  "log://: partitions of a topic that is created by its first record.", also: %i[partitions]),
+                  "On this machine: partitions of a topic that is created by its first record.", also: %i[partitions]),
         Option.in(:streams, :retention_bytes, :log, Types::BytesOr.new((64 << 10)..(1 << 50), none: true), nil,
-                  "log://: size of a partition above which its oldest records are deleted."),
+                  "On this machine: size of a partition above which its oldest records are deleted."),
         Option.in(:streams, :retention_s, :log, Types::Number.new(1.0..3_153_600_000.0, unit: "seconds", off: true),
-                  0.0, "log://: age at which records are deleted.", also: %i[retention])
+                  0.0, "On this machine: age at which records are deleted.", also: %i[retention])
       ].freeze
 
       # How records are read.

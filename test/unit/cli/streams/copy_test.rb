@@ -105,7 +105,7 @@ class CLIStreamsCopyTest < CLIStreamsCase
     assert_match(/cannot be copied onto itself/, bad("copy", "events", "--to", "log://storage/streams"))
     @kafka.topic("events", partitions: 3)
     assert_match(/has 3 partitions and events 2/, bad("copy", "events", "--to", KAFKA))
-    assert_match(%r{--to must be log://PATH.*write kafka://host:9}, bad("copy", "events", "--to", "host:9"))
+    assert_match(%r{--to must be sqlite://PATH.*write kafka://host:9}, bad("copy", "events", "--to", "host:9"))
   end
 
   def test_a_target_that_another_program_changes_is_refused

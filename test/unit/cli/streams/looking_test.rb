@@ -11,8 +11,10 @@ class CLIStreamsLookingTest < CLIStreamsCase
     assert_equal "log://#{@root}/storage/streams", @opened.last["broker"]
     assert_match(%r{nobody answers at kafka://127.0.0.1:1$}, bad("topics", "--broker", "kafka://127.0.0.1:1"))
     FileUtils.rm("config/chaton.rb")
+    FileUtils.touch("storage/chaton_development_log.db")
+    @logs["sqlite://#{@root}/storage/chaton_development_log.db"] = @log
     good("topics")
-    assert_equal "log://#{@root}/storage/streams", @opened.last["broker"]
+    assert_equal "sqlite://#{@root}/storage/chaton_development_log.db", @opened.last["broker"]
   end
 
   def test_reading_makes_no_log

@@ -9,6 +9,7 @@ class CLIStreamsCase < CLICase
   def setup
     super
     FileUtils.mkdir_p("storage/streams")
+    FileUtils.touch("storage/streams/log.db")
     @log = FakeLog.new("log://#{@root}/storage/streams")
     @logs = { @log.address => @log }
     @opened = []

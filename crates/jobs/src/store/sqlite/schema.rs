@@ -11,9 +11,9 @@ pub(super) static FORMAT: Format = Format {
     advice_when_corrupt:
         "it is damaged or no SQLite database; restore a copy made by `chaton jobs backup`, \
                           or move it away to begin anew",
-    // "CHTN"
-    application: 0x4348_544E,
     version: 2,
+    version_bit: 0,
+    former: None,
     tables: TABLES,
     later_tables: LATER_TABLES,
     page_bytes: 4096,

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chaton_core::forks;
-use chaton_embedded::{is_free, Database, LockPlace, OwnerLock};
+use chaton_embedded::{is_free, Database, Enlisted, LockPlace, OwnerLock};
 use rusqlite::Connection;
 
 use super::transaction::SqliteTransaction;
 use super::{batches, entries, expiring, inspect, limits, lines, processes, queues, rows};
 use crate::outcome::Ack;
 use crate::store::clock::unix_s;
+use crate::store::error::StoreError;
 use crate::store::options::StoreOptions;
 use crate::store::payload::{requeued, set_only};
 use crate::store::traits::{Result, Store};
@@ -55,7 +56,7 @@ impl SqliteStore {
         op: impl FnOnce(&SqliteTransaction<'_>) -> rusqlite::Result<T> + Send,
     ) -> Result<T> {
         let op = |tx: &chaton_embedded::Transaction<'_>| op(&SqliteTransaction::new(tx));
-        Ok(self.database().write(durable, op)?)
+        Ok(self.database().write(durable && self.options.durable, op)?)
     }
 
     fn write<T: Send>(
@@ -121,6 +122,41 @@ impl Store for SqliteStore {
         self.write_as(!acks.is_empty(), |tx| {
             queues::ack_and_claim(tx, owner, acks, request, &options)
         })
+    }
+
+    fn commit(
+        &mut self,
+        owner: &str,
+        ack: &Ack,
+        jobs: &[NewJob<'_>],
+        also: Option<&dyn Enlisted>,
+    ) -> Result<()> {
+        let options = self.options.clone();
+        let mut refused = None;
+        let done = self.database().write(self.options.durable, |tx| {
+            let mut refuse = |error| {
+                refused = Some(error);
+                // Undoes the operation.
+                Err(rusqlite::Error::InvalidQuery)
+            };
+            let own = SqliteTransaction::new(tx);
+            let acks = std::slice::from_ref(ack);
+            if queues::ack_and_claim(&own, owner, acks, None, &options)?.fenced > 0 {
+                return refuse(StoreError::refused(
+                    "another process has reclaimed the job, and runs it again; nothing was written",
+                ));
+            }
+            queues::push(&own, jobs, unix_s())?;
+            also.map_or(Ok(()), |also| also.write(tx)).or_else(|error| refuse(error.into()))
+        });
+        match refused {
+            Some(error) => Err(error),
+            None => Ok(done?),
+        }
+    }
+
+    fn prepare(&mut self) -> Result<()> {
+        Ok(self.database().prepare()?)
     }
 
     fn acquire(

@@ -3,6 +3,7 @@
 mod faults;
 mod sharing;
 mod sizes;
+mod transactions;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -126,7 +126,7 @@ impl log::AdminClient for LocalAdmin {
 fn state_of(state: &GroupState) -> &'static str {
     if state.members.is_empty() {
         "Empty"
-    } else if state.owners == state.target {
+    } else if state.owners.iter().map(|(key, owner)| (key, &owner.member)).eq(&state.target) {
         "Stable"
     } else {
         "PreparingRebalance"
@@ -135,8 +135,12 @@ fn state_of(state: &GroupState) -> &'static str {
 
 fn members(state: &GroupState) -> Vec<MemberDescription> {
     let owned = |id: &String| {
-        let mut keys: Vec<_> =
-            state.owners.iter().filter(|(_, owner)| *owner == id).map(|(key, _)| key).collect();
+        let mut keys: Vec<_> = state
+            .owners
+            .iter()
+            .filter(|(_, owner)| owner.member == *id)
+            .map(|(key, _)| key)
+            .collect();
         keys.sort();
         keys.into_iter()
             .filter_map(|key| parse_partition_key(key))

@@ -48,7 +48,7 @@ pub(super) fn append<'a>(
     let mut row = topics::partition(tx.conn, topic.id, number)?.ok_or_else(lost)?;
     let (first, now_ms) = (row.next, now_ms());
     let mut insert =
-        tx.conn.prepare_cached("INSERT INTO batches VALUES(?1, ?2, ?3, ?4, ?5, ?6)")?;
+        tx.conn.prepare_cached("INSERT INTO record_batches VALUES(?1, ?2, ?3, ?4, ?5, ?6)")?;
     for NewBatch { frames, count, newest_ms } in batches {
         let (id, crc) = (ids(row.id).start + row.next, crc32c::crc32c(frames));
         insert.execute(params![id, *count as i64, now_ms, newest_ms, crc, frames])?;
@@ -75,7 +75,7 @@ fn expire(
     }
     let ids = ids(row.id);
     let mut select = conn.prepare_cached(
-        "SELECT id, count, written_ms, length(frames) FROM batches WHERE id>=?1 AND id<?2
+        "SELECT id, count, written_ms, length(frames) FROM record_batches WHERE id>=?1 AND id<?2
          ORDER BY id LIMIT ?3",
     )?;
     let mut rows = select.query([ids.start, ids.start + row.next, REMOVED_MAX])?;
@@ -93,7 +93,7 @@ fn expire(
     }
     drop(rows);
     if row.start > before {
-        conn.prepare_cached("DELETE FROM batches WHERE id>=?1 AND id<?2")?
+        conn.prepare_cached("DELETE FROM record_batches WHERE id>=?1 AND id<?2")?
             .execute([ids.start, ids.start + row.start])?;
     }
     Ok(())
@@ -106,9 +106,9 @@ pub(super) fn sweep(tx: &Transaction<'_>) -> Done<bool> {
         return Ok(false);
     };
     let ids = ids(id);
-    let batches = "SELECT id FROM batches WHERE id>=?1 AND id<?2 LIMIT ?3";
+    let batches = "SELECT id FROM record_batches WHERE id>=?1 AND id<?2 LIMIT ?3";
     let removed = tx.conn.execute(
-        &format!("DELETE FROM batches WHERE id IN ({batches})"),
+        &format!("DELETE FROM record_batches WHERE id IN ({batches})"),
         [ids.start, ids.end, REMOVED_MAX],
     )?;
     if removed == 0 {

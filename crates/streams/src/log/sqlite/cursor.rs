@@ -100,7 +100,7 @@ impl PartitionCursor {
         let (row, mut chunk) = (self.seen, ChunkBuilder::default());
         let ids = batches::ids(row.id);
         let mut select = conn.prepare_cached(
-            "SELECT id, count, crc, frames FROM batches WHERE id>=?1 AND id<?2 ORDER BY id",
+            "SELECT id, count, crc, frames FROM record_batches WHERE id>=?1 AND id<?2 ORDER BY id",
         )?;
         let from = batch_of(conn, &ids, self.next)?.unwrap_or(ids.start + self.next);
         let mut rows = select.query([from, ids.start + row.next])?;
@@ -173,7 +173,8 @@ impl PartitionCursor {
 
 /// The id of the batch that contains this offset or comes before it.
 fn batch_of(conn: &Connection, ids: &Range<i64>, offset: i64) -> rusqlite::Result<Option<i64>> {
-    let mut select = conn.prepare_cached("SELECT max(id) FROM batches WHERE id>=?1 AND id<=?2")?;
+    let mut select =
+        conn.prepare_cached("SELECT max(id) FROM record_batches WHERE id>=?1 AND id<=?2")?;
     select.query_row([ids.start, ids.start + offset], |row| row.get(0))
 }
 
@@ -181,7 +182,7 @@ fn batch_of(conn: &Connection, ids: &Range<i64>, offset: i64) -> rusqlite::Resul
 fn find_time(conn: &Connection, row: &PartitionRow, time_ms: i64) -> rusqlite::Result<Option<i64>> {
     let ids = batches::ids(row.id);
     let mut select = conn.prepare_cached(
-        "SELECT id, frames FROM batches WHERE id>=?1 AND id<?2 AND newest_ms>=?3
+        "SELECT id, frames FROM record_batches WHERE id>=?1 AND id<?2 AND newest_ms>=?3
          ORDER BY id LIMIT 1",
     )?;
     let found = select.query_row(params![ids.start, ids.start + row.next, time_ms], |found| {

@@ -61,14 +61,48 @@ pub(super) struct GroupState {
     pub generation: u64,
     pub members: BTreeMap<String, MemberInfo>,
     pub target: BTreeMap<String, String>,
-    pub owners: BTreeMap<String, String>,
+    pub owners: BTreeMap<String, Owner>,
+    /// Increases when partitions are claimed.
+    pub epoch: u64,
+}
+
+/// A member, and the epoch in which it has claimed a partition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Owner {
+    pub member: String,
+    epoch: u64,
+}
+
+impl Owner {
+    /// A member as of an epoch.
+    pub fn new(member: &str, epoch: u64) -> Self {
+        Self { member: member.to_owned(), epoch }
+    }
+
+    /// The name under which this member writes transactions in this epoch.
+    pub fn identity(&self) -> Vec<u8> {
+        format!("{} {}", self.epoch, self.member).into_bytes()
+    }
+
+    /// The member that has this name; one that does not exist if it is none.
+    pub fn of_identity(identity: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(identity);
+        let (epoch, member) = text.split_once(' ').unwrap_or_default();
+        Self::new(member, epoch.parse().unwrap_or(0))
+    }
+
+    /// Whether it owns what this owner has claimed: a member that has claimed a partition since, which it had lost, does not
+    /// write what it began before.
+    pub fn may_write_for(&self, owner: &Self) -> bool {
+        self.member == owner.member && self.epoch >= owner.epoch
+    }
 }
 
 impl GroupState {
     /// Removes a member and frees its partitions.
     pub fn remove(&mut self, id: &str) {
         self.members.remove(id);
-        self.owners.retain(|_, owner| owner != id);
+        self.owners.retain(|_, owner| owner.member != id);
     }
 
     /// Assigns the partitions of these topics to the members.
@@ -86,19 +120,21 @@ impl GroupState {
     /// over when storing a release has failed.
     pub fn free_unread(&mut self, id: &str, reads: impl Fn(&Partition) -> bool) {
         self.owners.retain(|key, owner| {
-            owner != id || parse_partition_key(key).is_some_and(|one| reads(&one))
+            owner.member != id || parse_partition_key(key).is_some_and(|one| reads(&one))
         });
     }
 
-    /// Makes this member the owner of its targets that have no owner, and returns them.
-    pub fn claim(&mut self, id: &str) -> Vec<String> {
+    /// Makes this member, which has seen this epoch, the owner of its targets that have no owner, and returns them.
+    pub fn claim(&mut self, id: &str, epoch: u64) -> Vec<String> {
         let wanted = self.target.iter().filter(|(_, target)| *target == id);
         let free: Vec<_> = wanted
             .map(|(key, _)| key)
             .filter(|key| !self.owners.contains_key(*key))
             .cloned()
             .collect();
-        self.owners.extend(free.iter().map(|key| (key.clone(), id.to_owned())));
+        // A damaged state begins anew, but no epoch is used again.
+        self.epoch = self.epoch.max(epoch) + u64::from(!free.is_empty());
+        self.owners.extend(free.iter().map(|key| (key.clone(), Owner::new(id, self.epoch))));
         free
     }
 }

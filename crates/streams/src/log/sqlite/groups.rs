@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use chaton_embedded::Transaction;
 use rusqlite::{params, Connection, OptionalExtension};
 
-use super::group_state::GroupState;
+use super::group_state::{GroupState, Owner};
 use super::log_dir::{partition_key, Done, LogDir, CHANGES};
 use super::{errors, topics};
 use crate::log::{Commit, Partition, Result};
@@ -61,7 +61,7 @@ pub(super) fn remove_dead(dir: &LogDir, state: &mut GroupState) -> Result<()> {
     }
     dead.iter().for_each(|id| state.remove(id));
     let known = &state.members;
-    state.owners.retain(|_, owner| known.contains_key(owner));
+    state.owners.retain(|_, owner| known.contains_key(&owner.member));
     Ok(())
 }
 
@@ -145,15 +145,15 @@ pub(super) fn commit<'a>(
     Ok(())
 }
 
-/// The commits whose partition this member does not own.
+/// The commits whose partition this member does not own, or has lost meanwhile.
 pub(super) fn others<'a>(
     state: &GroupState,
-    member: &str,
+    member: &Owner,
     commits: &'a [Commit],
 ) -> Vec<&'a Commit> {
     let is_other = |commit: &&Commit| {
         let owner = state.owners.get(&partition_key(&commit.topic, commit.partition));
-        owner.is_none_or(|owner| owner != member)
+        owner.is_none_or(|owner| !member.may_write_for(owner))
     };
     commits.iter().filter(is_other).collect()
 }

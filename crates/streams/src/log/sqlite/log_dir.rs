@@ -1,4 +1,4 @@
-//! The folder of a log, with its database `log.db`.
+//! The database of a log: a file, or `log.db` in a folder. Jobs may be in the same file.
 //!
 //! A batch of records is a row: its id is the number of the partition and the offset of its first
 //! record, so that rows of a partition lie beside each other in the order of their offsets. The
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use chaton_core::local_disk;
-use chaton_embedded::{inode, Database, Format, Reader, Settings, Transaction};
+use chaton_embedded::{inode, one_path, Database, Format, Reader, Settings, Transaction};
 use rusqlite::Connection;
 
 use super::errors;
@@ -26,16 +26,17 @@ static FORMAT: Format = Format {
     content: "records",
     setting: "broker",
     advice_when_corrupt: "it is damaged or no SQLite database; move it away to begin anew",
-    // "CHTL"
-    application: 0x4348_544C,
     version: 1,
+    version_bit: 16,
+    // "CHTL". (Jobs have a table `batches`, too.)
+    former: Some((0x4348_544C, "ALTER TABLE batches RENAME TO record_batches;")),
     tables: "
 CREATE TABLE topics(id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE,
     partitions INTEGER NOT NULL, settings TEXT NOT NULL);
 CREATE TABLE partitions(id INTEGER PRIMARY KEY AUTOINCREMENT, topic INTEGER NOT NULL,
     number INTEGER NOT NULL, start INTEGER NOT NULL DEFAULT 0, next INTEGER NOT NULL DEFAULT 0,
     bytes INTEGER NOT NULL DEFAULT 0, UNIQUE(topic, number));
-CREATE TABLE batches(id INTEGER PRIMARY KEY, count INTEGER NOT NULL, written_ms INTEGER NOT NULL,
+CREATE TABLE record_batches(id INTEGER PRIMARY KEY, count INTEGER NOT NULL, written_ms INTEGER NOT NULL,
     newest_ms INTEGER NOT NULL, crc INTEGER NOT NULL, frames BLOB NOT NULL);
 CREATE TABLE committed(name TEXT NOT NULL, partition INTEGER NOT NULL, next INTEGER NOT NULL,
     metadata TEXT NOT NULL, PRIMARY KEY(name, partition)) WITHOUT ROWID;
@@ -51,10 +52,11 @@ CREATE TABLE groups(name TEXT PRIMARY KEY, state TEXT NOT NULL) WITHOUT ROWID;
 /// Bits of an offset in a batch's id; the bits above are the partition's.
 pub(super) const OFFSET_BITS: u32 = 42;
 
-/// The channel that tells of changed topics and groups.
-pub(super) const CHANGES: u8 = 0;
-/// Topics share so many channels, that a record wakes the readers of few other topics.
+/// Topics share so many channels, that a record wakes the readers of few other topics. Channel 0 is that of jobs, which may
+/// be in the same file.
 const TOPIC_CHANNELS: u32 = 64;
+/// The channel that tells of changed topics and groups.
+pub(super) const CHANGES: u8 = 1 + TOPIC_CHANNELS as u8;
 
 /// The channel that tells of a topic's records.
 pub(super) fn channel_of(topic: &str) -> u8 {
@@ -108,27 +110,45 @@ pub(super) struct LogDir {
 impl LogDir {
     /// Names the folder, which is created when something is written.
     pub fn open(settings: &LogSettings) -> Result<Self> {
-        let root = Self::check_path(settings)?;
+        let path = Self::check_path(settings)?;
+        let root = path.parent().unwrap_or(&path).to_path_buf();
         let was_there = AtomicBool::new(root.is_dir());
         let lock_timeout = Duration::from_millis(settings.answer_timeout_ms);
-        let used = Settings { durable: true, lock_timeout, follows: true };
-        let database = Database::shared(&root.join("log.db"), &FORMAT, used);
+        let database = Database::shared(&path, &FORMAT, Settings { lock_timeout, follows: true });
         Ok(Self { root, settings: settings.clone(), database, was_there })
     }
 
-    /// The folder of these settings, which must be on a local disk.
+    /// The file of these settings, which must be on a local disk.
     pub fn check_path(settings: &LogSettings) -> Result<PathBuf> {
-        let path = settings.broker.strip_prefix("log://").unwrap_or_default();
-        if !path.starts_with('/') {
+        let path = match settings.broker.split_once("://") {
+            Some((_, path)) if !path.starts_with('/') => None,
+            Some(("log", folder)) => Some(Path::new(folder).join("log.db")),
+            Some(("sqlite", file)) if !file.ends_with('/') => Some(PathBuf::from(file)),
+            _ => None,
+        };
+        let path = path.ok_or_else(|| {
+            LogError::new(
+                ErrorKind::Refused,
+                format!(
+                    "broker {:?} must be sqlite:// and the absolute path of a file, or log:// and that of a folder",
+                    settings.broker
+                ),
+            )
+        })?;
+        if path.with_file_name("format").is_file() && !path.exists() {
             return Err(LogError::new(
                 ErrorKind::Refused,
-                format!("broker {:?} must be log:// and an absolute path", settings.broker),
+                format!(
+                    "{}: it has files of records of a former Chaton, whose log was no SQLite database, and this one \
+                     cannot read them; read them to their end with that one, or have it copy the topics to Kafka with \
+                     `chaton streams copy`, then move the directory away or name another broker",
+                    path.parent().unwrap_or(&path).display()
+                ),
             ));
         }
-        let path = PathBuf::from(path);
         local_disk::check(&path)
             .map_err(|error| errors::io(&path, "checking the disk of", &error))?;
-        Ok(path)
+        one_path(&path).map_err(|error| errors::io(&path, "finding", &error))
     }
 
     /// The path of the database.
@@ -307,11 +327,37 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let settings = LogSettings::for_tests(&format!("log://{}", folder.path().display()));
         let newer = Connection::open(folder.path().join("log.db")).unwrap();
-        newer.execute_batch("PRAGMA application_id=0x4348544C; PRAGMA user_version=2").unwrap();
+        let newer_one = "PRAGMA application_id=0x4348544E; PRAGMA user_version=0x20002";
+        newer.execute_batch(newer_one).unwrap();
         let error = LogDir::open(&settings).unwrap().prepare().unwrap_err();
         assert_eq!(error.kind, ErrorKind::Refused);
         assert!(error.message.contains("newer Chaton"), "{error}");
         let error = LogDir::open(&LogSettings::for_tests("log://here")).err().unwrap();
         assert!(error.message.contains("absolute"), "{error}");
+    }
+
+    #[test]
+    fn files_of_a_former_version_are_read_or_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = LogSettings::for_tests(&format!("log://{}", folder.path().display()));
+        std::fs::write(folder.path().join("format"), "chaton log, format 1\n").unwrap();
+        let error = LogDir::open(&settings).err().unwrap();
+        assert!(error.message.contains("cannot read them"), "{error}");
+        let former = Connection::open(folder.path().join("log.db")).unwrap();
+        let tables = FORMAT.tables.replace("record_batches", "batches");
+        former
+            .execute_batch(&format!(
+                "{tables} PRAGMA application_id=0x4348544C; PRAGMA user_version=1;
+                 INSERT INTO batches VALUES(7, 1, 2, 3, 4, x'05');"
+            ))
+            .unwrap();
+        let dir = LogDir::open(&settings).unwrap();
+        let count = "SELECT count(*) FROM record_batches WHERE id=7";
+        let count = dir.read(|conn| Ok(conn.query_row(count, [], |row| row.get::<_, i32>(0))?));
+        assert_eq!(count.unwrap(), Some(1));
+        let marks =
+            "SELECT application_id, user_version FROM pragma_application_id, pragma_user_version";
+        let marks = former.query_row(marks, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+        assert_eq!(marks, (0x4348_544E, 0x10000), "and a former version refuses it");
     }
 }

@@ -10,7 +10,7 @@ use chaton_embedded::OwnerLock;
 use rusqlite::Connection;
 
 use super::file_watch::{FileWatch, WatchEvent, WatchId};
-use super::group_state::{GroupState, MemberInfo};
+use super::group_state::{GroupState, MemberInfo, Owner};
 use super::groups::{self, CommittedOffsets};
 use super::log_dir::{
     channel_of, check_name, parse_partition_key, partition_key, Done, Failure, LogDir, CHANGES,
@@ -44,6 +44,8 @@ const SHORT_LOCK_WAIT: Duration = Duration::from_millis(200);
 
 pub(super) struct LocalMember {
     id: String,
+    /// The group's, as of the last synchronisation.
+    epoch: u64,
     settings: GroupSettings,
     dir: Arc<LogDir>,
     /// See [`LogDir::id`].
@@ -111,6 +113,7 @@ impl LocalMember {
         let (watch, changes) = watch(dir, settings)?;
         Ok(Self {
             // The byte of its lock is drawn of 2⁶².
+            epoch: 0,
             id: format!(
                 "{}-{}-{:x}",
                 dir.settings.client_id,
@@ -207,12 +210,13 @@ impl LocalMember {
                 state.rebalance(&partitions);
                 let lost = this.owned.lost(state, &this.id);
                 // A lost partition may be claimed again at once.
-                let claimed = state.claim(&this.id);
+                let claimed = state.claim(&this.id, this.epoch);
                 Ok(Synced { state: state.clone(), lost, claimed, committed, partitions })
             })?;
             Ok((synced, this.state_now(tx.conn)?))
         })?;
         self.synced_state = state;
+        self.epoch = synced.state.epoch;
         self.report_unknown_topics(&synced.partitions);
         if !self.processes.watch(synced.state.members.values().map(|info| &info.process)) {
             self.group_changed = true;
@@ -389,11 +393,11 @@ impl GroupMember for LocalMember {
 
     fn commit(&mut self, commits: &[Commit], wait: bool) -> Result<()> {
         groups::check(commits)?;
-        let (id, group) = (&self.id, &self.settings.name);
+        let (member, group) = (Owner::new(&self.id, self.epoch), &self.settings.name);
         let timeout = if wait { self.dir.answer_timeout() } else { SHORT_LOCK_WAIT };
         let done = self.dir.write_within(timeout, wait, |tx| {
             let state = groups::load(tx.conn, group)?;
-            let others = groups::others(&state, id, commits);
+            let others = groups::others(&state, &member, commits);
             groups::commit(tx, group, commits.iter().filter(|one| !others.contains(one)))?;
             Ok(others.first().map(|other| errors::fenced(group, other)))
         });
@@ -422,7 +426,7 @@ impl GroupMember for LocalMember {
         // are not read here, or reports the error.
         let _ = self.dir.write_within(SHORT_LOCK_WAIT, false, |tx| {
             groups::change(tx, &self.settings.name, |state| {
-                state.owners.retain(|key, owner| owner != id || !keys.contains(key));
+                state.owners.retain(|key, owner| owner.member != *id || !keys.contains(key));
                 Ok(())
             })
         });
@@ -438,7 +442,7 @@ impl GroupMember for LocalMember {
     }
 
     fn identity(&self) -> Vec<u8> {
-        self.id.clone().into_bytes()
+        Owner::new(&self.id, self.epoch).identity()
     }
 
     fn leave(&mut self, timeout: Duration) {

@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use chaton_embedded::{Enlisted, Transaction};
+
 use super::batches::{self, NewBatch};
-use super::log_dir::{now_ms, LogDir};
+use super::group_state::Owner;
+use super::log_dir::{now_ms, Done, LogDir};
 use super::{errors, frames, groups, topics};
 use crate::log::{Commit, LogError, Result, TransactionalProducer};
 use crate::record::OwnedRecord;
@@ -20,7 +23,7 @@ pub(super) struct LocalTransactionalProducer {
 
 impl LocalTransactionalProducer {
     pub fn new(dir: &Arc<LogDir>) -> Self {
-        Self { dir: dir.clone(), round_robin: 0 }
+        Self { dir: dir.clone(), round_robin: fastrand::i32(0..i32::MAX) }
     }
 
     fn encode(&mut self, records: &[OwnedRecord]) -> Result<BatchesByPartition> {
@@ -32,8 +35,8 @@ impl LocalTransactionalProducer {
                 let size = frames::size(record);
                 topic.config.check_size(record, size)?;
                 let number = topic.partition_of(record)?.unwrap_or_else(|| {
-                    self.round_robin = (self.round_robin + 1) % topic.partitions;
-                    self.round_robin
+                    self.round_robin = self.round_robin.wrapping_add(1) & i32::MAX;
+                    self.round_robin % topic.partitions
                 });
                 let batch = batches.entry((record.topic.to_owned(), number)).or_default();
                 batch.add(record, size, now_ms);
@@ -42,6 +45,53 @@ impl LocalTransactionalProducer {
         }
         Ok(batches)
     }
+
+    fn write(
+        &mut self,
+        records: &[OwnedRecord],
+        also: Option<&dyn Enlisted>,
+        group: &str,
+        member: &[u8],
+        commits: &[Commit],
+    ) -> Result<()> {
+        groups::check(commits)?;
+        let member = Owner::of_identity(member);
+        let all = self.encode(records)?;
+        self.dir.write(true, |tx| {
+            let state = groups::load(tx.conn, group)?;
+            if let Some(other) = groups::others(&state, &member, commits).first() {
+                Err(errors::fenced(group, other))?;
+            }
+            append(tx, &self.dir, &all)?;
+            also.map_or(Ok(()), |also| also.write(tx))?;
+            groups::commit(tx, group, commits)
+        })
+    }
+}
+
+fn append(tx: &Transaction<'_>, dir: &LogDir, all: &BatchesByPartition) -> Done<()> {
+    for ((topic, number), batch) in all {
+        let topic = topics::get(tx.conn, &dir.settings, topic)?;
+        batches::append(tx, &topic, *number, [batch])?;
+    }
+    Ok(())
+}
+
+/// Records that are written in a transaction of the store of jobs.
+struct EnlistedRecords(Arc<LogDir>, BatchesByPartition);
+
+impl Enlisted for EnlistedRecords {
+    fn write(&self, tx: &Transaction<'_>) -> chaton_embedded::Result<()> {
+        let Self(dir, batches) = self;
+        let done = append(tx, dir, batches);
+        done.map_err(|failure| chaton_embedded::Error::refused(dir.error(failure).message))
+    }
+}
+
+/// See [`RecordLog::enlist`](crate::log::RecordLog::enlist).
+pub(super) fn enlist(dir: &Arc<LogDir>, records: &[OwnedRecord]) -> Result<Box<dyn Enlisted>> {
+    let batches = LocalTransactionalProducer::new(dir).encode(records)?;
+    Ok(Box::new(EnlistedRecords(dir.clone(), batches)))
 }
 
 impl TransactionalProducer for LocalTransactionalProducer {
@@ -53,20 +103,17 @@ impl TransactionalProducer for LocalTransactionalProducer {
         commits: &[Commit],
         _wanted: &dyn Fn() -> bool,
     ) -> Result<()> {
-        groups::check(commits)?;
-        let all = self.encode(records)?;
-        let log = &self.dir.settings;
-        self.dir.write(true, |tx| {
-            let state = groups::load(tx.conn, group)?;
-            let member = String::from_utf8_lossy(member);
-            if let Some(other) = groups::others(&state, &member, commits).first() {
-                Err(errors::fenced(group, other))?;
-            }
-            for ((topic, number), batch) in &all {
-                let topic = topics::get(tx.conn, log, topic)?;
-                batches::append(tx, &topic, *number, [batch])?;
-            }
-            groups::commit(tx, group, commits)
-        })
+        self.write(records, None, group, member, commits)
+    }
+
+    fn transact_with(
+        &mut self,
+        also: &dyn Enlisted,
+        records: &[OwnedRecord],
+        group: &str,
+        member: &[u8],
+        commits: &[Commit],
+    ) -> Result<()> {
+        self.write(records, Some(also), group, member, commits)
     }
 }

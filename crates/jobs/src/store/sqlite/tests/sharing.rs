@@ -79,7 +79,7 @@ fn inherited() -> Vec<PathBuf> {
 fn threads_share_commits() {
     let place = TemporaryStore::new(|_| {});
     push(&mut *place.store(), "first").unwrap();
-    let settings = Settings { durable: true, lock_timeout: TIMEOUT, follows: false };
+    let settings = Settings { lock_timeout: TIMEOUT, follows: false };
     let database = Database::shared(&place.path(), &schema::FORMAT, settings);
     let before = database.commits.load(Ordering::Relaxed);
     let start = Barrier::new(8);
@@ -215,7 +215,7 @@ fn a_child_forked_during_a_long_transaction_refuses_to_use_sqlite() {
     let database = Database::shared(
         &place.path(),
         &schema::FORMAT,
-        Settings { durable: true, lock_timeout: TIMEOUT, follows: false },
+        Settings { lock_timeout: TIMEOUT, follows: false },
     );
     let (begun, end) = (Barrier::new(2), Barrier::new(2));
     std::thread::scope(|scope| {

@@ -39,7 +39,7 @@ impl OwnedPartitions {
     pub fn lost(&self, state: &GroupState, id: &str) -> Vec<Partition> {
         let is_owned = |one: &&Partition| {
             let owner = state.owners.get(&partition_key(&one.topic, one.number));
-            owner.is_some_and(|owner| owner == id)
+            owner.is_some_and(|owner| owner.member == id)
         };
         self.all.keys().filter(|one| !is_owned(one)).cloned().collect()
     }

@@ -60,9 +60,9 @@ fn a_lost_or_damaged_batch_is_passed_over_and_named() {
             let (place, log) = written();
             let id = batches::ids(1).start + 4 * batch;
             place.change(&match at {
-                usize::MAX => format!("DELETE FROM batches WHERE id={id}"),
+                usize::MAX => format!("DELETE FROM record_batches WHERE id={id}"),
                 at => format!(
-                    "UPDATE batches SET frames=CAST(substr(frames, 1, {at}) || x'a5' ||
+                    "UPDATE record_batches SET frames=CAST(substr(frames, 1, {at}) || x'a5' ||
                      substr(frames, {at}+2) AS BLOB) WHERE id={id}"
                 ),
             });
@@ -83,7 +83,7 @@ fn a_lost_or_damaged_batch_is_passed_over_and_named() {
 #[test]
 fn a_member_is_told_of_lost_records() {
     let (place, log) = written();
-    place.change(&format!("DELETE FROM batches WHERE id={}", batches::ids(1).start + 4));
+    place.change(&format!("DELETE FROM record_batches WHERE id={}", batches::ids(1).start + 4));
     let mut member = TestMember::join(&*log, &GroupSettings::for_tests("g", &["t"]));
     member.read(8);
     let lost = &member.lost[0];

@@ -14,7 +14,7 @@ fn numbers(values: std::ops::Range<usize>) -> Vec<String> {
 
 /// As if everything had been written an hour ago.
 fn age(place: &TempLog) {
-    place.change("UPDATE batches SET written_ms=written_ms-3600000");
+    place.change("UPDATE record_batches SET written_ms=written_ms-3600000");
 }
 
 /// Writes each value in a batch of its own.
