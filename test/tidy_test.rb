@@ -14,9 +14,8 @@ class TidyTest < Minitest::Test
     %w[config config/*],
     %w[supervisor supervisor/* control single],
     %w[worker worker/* service service/* rails/active_record_pool],
-    %w[web web/* jobs jobs/* streams streams/* memory memory/* job batch batch/* iterable_job iterable_job/* consumer
-       sidekiq sidekiq/* testing testing/* rails rails/*
-       pool support_thread],
+    %w[web web/* jobs jobs/* streams streams/* memory memory/* live live/* event_stream job batch batch/*
+       iterable_job iterable_job/* consumer sidekiq sidekiq/* testing testing/* rails rails/* pool support_thread],
     %w[native]
   ].freeze
 
@@ -27,13 +26,14 @@ class TidyTest < Minitest::Test
     "crates/web" => ["chaton-core"],
     "crates/embedded" => ["chaton-core"],
     "crates/jobs" => ["chaton-core", "chaton-embedded"],
+    "crates/live" => ["chaton-core", "chaton-embedded"],
     "crates/streams" => ["chaton-core", "chaton-embedded"],
     "crates/jemalloc" => [],
     "crates/memory" => [],
     "crates/testkit" => [],
     "crates/traces" => ["chaton-core"],
-    "ext/chaton" => ["chaton-admin", "chaton-core", "chaton-embedded", "chaton-jobs", "chaton-memory", "chaton-streams",
-                     "chaton-traces", "chaton-web"]
+    "ext/chaton" => ["chaton-admin", "chaton-core", "chaton-embedded", "chaton-jobs", "chaton-live", "chaton-memory",
+                     "chaton-streams", "chaton-traces", "chaton-web"]
   }.freeze
   RUBY_CRATES = %w[magnus rb-sys rb_sys].freeze
 

@@ -10,9 +10,11 @@ module Chaton
   autoload :Batch, "chaton/batch"
   autoload :Consumer, "chaton/consumer"
   autoload :Dashboard, "chaton/dashboard"
+  autoload :EventStream, "chaton/event_stream"
   autoload :IterableJob, "chaton/iterable_job"
   autoload :Job, "chaton/job"
   autoload :Jobs, "chaton/jobs"
+  autoload :Live, "chaton/live"
   autoload :Logger, "chaton/logger"
   autoload :Server, "chaton/server"
   autoload :Streams, "chaton/streams"
@@ -20,6 +22,7 @@ module Chaton
   autoload :Transaction, "chaton/transaction"
 
   extend Streams::Producing
+  extend Live::Broadcasting
 
   # Holds back the jobs and records of the block, in a job or a consumer, and writes them in one transaction with the
   # acknowledgement of the job, or the commit of the batch: all of it or nothing, whatever dies meanwhile. Nothing is

@@ -203,6 +203,7 @@ module Chaton
       ended ||= @pool.join(JOIN_S)
       Jobs.finish(log: @log, time_s: replaced? ? [deadline - now_s, 0.0].max : 0.0) if @plan.jobs
       Streams.finish(log: @log) if @plan.streams
+      Live.finish
       Telemetry::Traces.stop(@plan, [deadline - now_s, LATE_SPANS_S].max, log: @log)
       @support_thread.stop
       @native_pool.shut

@@ -83,7 +83,7 @@ module Chaton
           written `"64K"`, `"64M"` or `"1G"`.
         - If the table says so, `0`, `false` and `nil` mean off.
         - Relative paths start in the application's directory.
-        - Options marked *web*, *jobs*, *streams*, *memory*, *admin* or *traces* belong inside the block of that name. Those
+        - Options marked *web*, *jobs*, *streams*, *live*, *memory*, *admin* or *traces* belong inside the block of that name. Those
           marked *queue* are keywords of `queue` inside `web { }`, those marked *topic* keywords of `topic` inside `streams { }`. Those marked
           *command line* cannot be set in a file.
 
@@ -202,7 +202,7 @@ module Chaton
 
       def self.marks(option)
         case option.scope
-        when :web, :jobs, :streams, :memory, :admin, :traces then " *#{option.scope}*"
+        when :web, :jobs, :streams, :live, :memory, :admin, :traces then " *#{option.scope}*"
         when :queue, :topic then " *#{option.scope}* `#{option.key}:`"
         when :cli then " *command line*"
         else ""

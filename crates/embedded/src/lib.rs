@@ -10,6 +10,7 @@
 
 mod backup;
 pub mod change_file;
+mod change_watch;
 mod checkpoints;
 mod connect;
 mod connections;
@@ -23,6 +24,7 @@ mod transaction;
 mod vacuum;
 
 pub use backup::backup;
+pub use change_watch::ChangeWatch;
 pub use connections::Reader;
 pub use database::{Database, Settings};
 pub use error::{Error, ErrorKind, Result};

@@ -1,6 +1,7 @@
 //! One client connection: read a request, hand it over, send the response, repeat.
 
 mod client_socket;
+mod fed;
 mod handshake;
 mod http2;
 mod linger;
@@ -833,6 +834,11 @@ impl Connection {
                     }
                     self.report_sent(&mut sent);
                     gathering = self.after_part();
+                }
+                NextOutput::Fed { feeder, chunked } => {
+                    // In a box, so that other connections need no memory for it.
+                    Box::pin(self.feed(feeder, chunked)).await;
+                    return Err(Closing::Linger);
                 }
                 _ => return Ok(()),
             }

@@ -21,6 +21,7 @@ use crate::budget::ConnectionBudget;
 use crate::compression::Encoder;
 use crate::content_coding::{AcceptedCodings, ContentCoding};
 use crate::error_response::ErrorResponse;
+use crate::feeder::Feeder;
 use crate::forwarded::{Forwarded, Peer, Trust};
 use crate::head::{RequestHead, Version};
 use crate::pending_response::{Capacity, ClientGone, PendingResponse, ResponsePhase};
@@ -554,6 +555,20 @@ impl Exchange {
         if self.response.lock().begin(head, framing, keep_alive) {
             Arc::clone(self).wake();
         }
+    }
+
+    /// Begins a response whose body is fed: it needs no thread, and its connection is closed at its end.
+    pub fn begin_fed(
+        self: &Arc<Self>,
+        head: Vec<u8>,
+        framing: ResponseFraming,
+        feeder: Box<dyn Feeder>,
+    ) {
+        let (wake, unused) = self.response.lock().begin_fed(head, framing, feeder);
+        if wake {
+            Arc::clone(self).wake();
+        }
+        drop(unused);
     }
 
     /// Adds bytes to a streamed body. They are taken even without capacity, into memory; after

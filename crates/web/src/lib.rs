@@ -35,6 +35,7 @@ mod engine;
 mod error;
 mod error_response;
 mod exchange;
+mod feeder;
 mod file_answer;
 mod forwarded;
 pub mod head;
@@ -71,6 +72,7 @@ pub use config::{Config, Listener, ListenerKind, ProxyBind};
 pub use engine::Engine;
 pub use error::Error;
 pub use exchange::{own_request_id, Exchange};
+pub use feeder::{FeedStep, Feeder};
 pub use file_answer::FileAnswer;
 pub use forwarded::{
     Forwarded, ForwardedHeader, ForwardedSettings, Network, Peer, Trust, UnlistedPeers,

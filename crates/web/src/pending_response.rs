@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::body_part::BodyPart;
 use crate::budget::ConnectionBudget;
+use crate::feeder::Feeder;
 use crate::limits::Limits;
 use crate::read_buffer::ReadBuffer;
 use crate::response_head::{status_of, ResponseFraming};
@@ -68,6 +69,8 @@ pub(crate) enum NextOutput {
     Pending { streaming: bool },
     /// Everything was sent.
     Done,
+    /// The head was sent, and this gives the body.
+    Fed { feeder: Box<dyn Feeder>, chunked: bool },
     /// The application owns the socket.
     Hijacked,
 }
@@ -89,6 +92,8 @@ pub(crate) struct PendingResponse {
     relayed: Option<OwnedFd>,
     /// The producer of a streamed body failed midway.
     cut: bool,
+    /// Gives the body of a response that no thread produces.
+    feeder: Option<Box<dyn Feeder>>,
     /// Status of the final response, 0 before it begins.
     status: u16,
     /// Bytes of the final response's head, for the access log.
@@ -112,6 +117,7 @@ impl PendingResponse {
             socket,
             relayed: None,
             cut: false,
+            feeder: None,
             status: 0,
             head_bytes: 0,
             producer_waits: false,
@@ -176,6 +182,7 @@ impl PendingResponse {
         self.unread = ReadBuffer::default();
         self.relayed = None;
         self.cut = false;
+        self.feeder = None;
         self.status = 0;
         self.head_bytes = 0;
         self.producer_waits = false;
@@ -237,6 +244,20 @@ impl PendingResponse {
         };
         self.framing = framing;
         self.needs_wake()
+    }
+
+    /// Begins a response whose body is fed. Returns the feeder if the response has no body, or is not wanted.
+    pub fn begin_fed(
+        &mut self,
+        head: Vec<u8>,
+        framing: ResponseFraming,
+        feeder: Box<dyn Feeder>,
+    ) -> (bool, Option<Box<dyn Feeder>>) {
+        if self.phase != ResponsePhase::Waiting || framing == ResponseFraming::None {
+            return (self.begin(head, framing, false), Some(feeder));
+        }
+        self.feeder = Some(feeder);
+        (self.begin(head, framing, false), None)
     }
 
     /// Adds to a streamed body; returns the capacity left and whether to wake the IO thread.
@@ -377,6 +398,12 @@ impl PendingResponse {
         self.task = TaskState::Scheduled;
         if self.phase == ResponsePhase::Hijacked {
             return NextOutput::Hijacked;
+        }
+        if self.feeder.is_some() && self.send_buffer.is_empty() {
+            let chunked = matches!(self.framing, ResponseFraming::Chunked);
+            if let Some(feeder) = self.feeder.take() {
+                return NextOutput::Fed { feeder, chunked };
+            }
         }
         let streaming = self.phase == ResponsePhase::Streaming;
         if gather && streaming && self.send_buffer.memory() < GATHERED_BYTES_MAX {

@@ -66,6 +66,19 @@ pub fn store(error: &chaton_jobs::store::StoreError) -> Error {
     named(name, error.message.as_str())
 }
 
+/// An error of a file that processes share; the class says what the caller can do.
+pub fn embedded(error: &chaton_live::Error) -> Error {
+    use chaton_live::ErrorKind;
+    let name = match error.kind {
+        ErrorKind::Unavailable => "StoreUnavailable",
+        ErrorKind::Full => "StoreFull",
+        ErrorKind::Busy => "StoreBusy",
+        ErrorKind::Corrupt => "StoreCorrupt",
+        ErrorKind::Refused => "StoreRefused",
+    };
+    named(name, error.message.as_str())
+}
+
 /// An argument is wrong.
 pub fn argument(message: impl Into<String>) -> Error {
     let Ok(ruby) = Ruby::get() else {

@@ -20,6 +20,7 @@ mod handle;
 mod in_flight;
 #[cfg(feature = "jobs")]
 mod jobs;
+mod live;
 mod memory;
 #[cfg(any(feature = "jobs", feature = "streams"))]
 mod names;
@@ -86,6 +87,7 @@ fn init(ruby: &Ruby) -> Result<(), Error> {
     web::request::define(ruby, native)?;
     web::streamed_body::define(ruby, native)?;
     web::engine::define(ruby, native)?;
+    live::define(ruby, native)?;
     settle::<scoreboard::RbScoreboard>(ruby);
     settle::<admin::RbAdmin>(ruby);
     settle::<in_flight::RbInFlightTable>(ruby);
@@ -97,6 +99,7 @@ fn init(ruby: &Ruby) -> Result<(), Error> {
     settle::<web::pinned_strings::PinnedStringsMarker>(ruby);
     settle::<web::request::Request>(ruby);
     settle::<web::engine::RbWeb>(ruby);
+    settle::<live::RbLive>(ruby);
     #[cfg(feature = "jobs")]
     {
         jobs::define(ruby, native)?;

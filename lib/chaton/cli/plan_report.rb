@@ -104,6 +104,7 @@ module Chaton
         case option.scope
         when :web then option.outside ? @plan : @plan.web
         when :memory then @plan.memory
+        when :live then @plan.live
         when :admin then @plan.admin
         when :traces then @plan.traces
         else @plan

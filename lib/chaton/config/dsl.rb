@@ -19,6 +19,7 @@ module Chaton
         web: [WebSection, "web { timeout 60.0 }"],
         jobs: [Section.for(:jobs), "jobs { queues \"default\" }"],
         streams: [StreamsSection, "streams { topic \"events\", EventsConsumer }"],
+        live: [Section.for(:live), "live { ping_s 20.0 }"],
         memory: [Section.for(:memory), "memory { limit \"512M\" }"],
         admin: [Section.for(:admin), "admin { bind \"tcp://127.0.0.1:9394\" }"],
         traces: [Section.for(:traces), "traces { endpoint \"http://127.0.0.1:4318\" }"]

@@ -17,8 +17,8 @@ module Chaton
       OWN_FILE = "config/chaton.rb"
       # The file name that means "none".
       NO_FILE = "-"
-      # The options of a process that only enqueues and produces.
-      CLIENT_SCOPES = %i[jobs streams topic].freeze
+      # The options of a process that only enqueues, produces and broadcasts.
+      CLIENT_SCOPES = %i[jobs streams topic live].freeze
       # An application that has this file is one of Rails.
       RAILS_FILE = "config/environment.rb"
 

@@ -7,6 +7,7 @@ require_relative "options/web"
 require_relative "options/jobs"
 require_relative "options/streams"
 require_relative "options/topics"
+require_relative "options/live"
 require_relative "options/memory"
 require_relative "options/admin"
 require_relative "options/traces"
@@ -33,13 +34,14 @@ module Chaton
         streams: "Streams",
         topic: "Topics",
         log: "The log of records",
+        live: "Event streams",
         output: "Output and control",
         admin: "The admin endpoint",
         traces: "Traces"
       }.freeze
 
       # By chapter.
-      ALL = [*SERVER, *PROCESSES, *OUTPUT, *WEB, *JOBS, *STREAMS, *TOPICS,
+      ALL = [*SERVER, *PROCESSES, *OUTPUT, *WEB, *JOBS, *STREAMS, *TOPICS, *LIVE,
              *MEMORY, *ADMIN, *TRACES].sort_by.with_index do |option, index|
         [GROUPS.keys.index(option.group), index]
       end.freeze
@@ -49,7 +51,7 @@ module Chaton
       # @return [Option]
       def self.[](name) = BY_NAME.fetch(name)
 
-      # @param scope [Symbol] :top, :web, :queue, :jobs, :streams, :topic, :memory, :admin, :traces or :cli
+      # @param scope [Symbol] :top, :web, :queue, :jobs, :streams, :topic, :live, :memory, :admin, :traces or :cli
       # @return [Array<Option>]
       def self.in(scope) = ALL.select { |option| option.scope == scope }
 

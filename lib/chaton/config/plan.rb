@@ -4,6 +4,7 @@ require_relative "admin_document"
 require_relative "admin_settings"
 require_relative "believed_peers"
 require_relative "engine_document"
+require_relative "live_settings"
 require_relative "memory_settings"
 require_relative "options"
 require_relative "traces_settings"
@@ -46,6 +47,8 @@ module Chaton
       attr_reader :jobs
       # @return [StreamsSettings, nil] nil where streams are neither read nor written
       attr_reader :streams
+      # @return [LiveSettings]
+      attr_reader :live
       # @return [AdminSettings, nil] nil without an admin endpoint
       attr_reader :admin
       # @return [TracesSettings, nil] nil without traces
@@ -146,7 +149,7 @@ module Chaton
       # @return [Hash{Symbol=>Object}] JSON-able
       def to_h
         @fields.merge(binds: binds.map(&:to_s), web: web.to_h, jobs: jobs&.to_h, streams: streams&.to_h,
-                      services: services.map(&:to_h),
+                      live: live.to_h, services: services.map(&:to_h),
                       memory: memory.to_h, admin: admin&.to_h, traces: traces&.to_h,
                       hooks: hooks.transform_values { |blocks| Array(blocks).size })
       end

@@ -16,6 +16,9 @@ module Chaton
       # Used if no address is set.
       DEFAULT_BIND = Bind.new(scheme: "tcp", host: "0.0.0.0", port: Types::BindAddress::PORT).freeze
 
+      # As many clients as one worker has come back to the others within this time without a queue (10,000 of them).
+      DRAIN_S_MAX = 5.0
+
       # @param root [String] directory in which the command was typed
       def initialize(sources, root:, environment:, config_file:, roles:, sidekiq_file:)
         @sources = sources
@@ -31,7 +34,7 @@ module Chaton
         Plan.new(
           root: @root, environment: @environment, config_file: @config_file, tag: tag,
           binds: binds, binds_given: @sources.set?(:binds), roles: @roles.on, web: web, jobs: jobs, streams: streams,
-          memory: memory, admin: admin, traces: traces, hooks: hooks,
+          memory: memory, live: live, admin: admin, traces: traces, hooks: hooks,
           services: @sources.services.select { |line| line.in?(@environment) }.freeze,
           notes: @sources.notes.freeze, warnings: @sources.warnings.freeze,
           **paths, **processes, **PLAIN.to_h { |name| [name, value(name)] }
@@ -63,6 +66,13 @@ module Chaton
       def web = WebSettings.new(**Options.of_web.to_h { |name| [name, value(name)] }).freeze
 
       def memory = MemorySettings.new(**Options.in(:memory).to_h { |option| [option.name, value(option.name)] }).freeze
+
+      # A half of the time of the stop is left for responses, and clients come back to the other workers meanwhile.
+      def live
+        values = Options.in(:live).to_h { |option| [option.name, value(option.name, { environment: @environment })] }
+        values[:live_store] = StoreAddress.under(values[:live_store], @root)
+        LiveSettings.new(**values, drain_s: [value(:shutdown_timeout_s) / 2.0, DRAIN_S_MAX].min).freeze
+      end
 
       def admin
         return unless @sources[:admin_bind] || @sources[:admin_statsd]

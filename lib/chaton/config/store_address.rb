@@ -32,6 +32,16 @@ module Chaton
     end
 
     module Types
+      # `store "sqlite://storage/live.db"`.
+      class MessageFile < Base
+        def initialize = super("sqlite://PATH")
+
+        # @return [String]
+        def cast(value)
+          value.to_s.match?(%r{\Asqlite://[^?\s]+[^/\s]\z}) ? value.to_s.dup.freeze : mismatch(value)
+        end
+      end
+
       # `store "sqlite://storage/chaton.db"`, `store "redis://127.0.0.1:6379/0"`.
       class StoreUrl < Base
         # Schemes of an address.

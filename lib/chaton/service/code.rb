@@ -22,6 +22,7 @@ module Chaton
         # A process of any role enqueues and produces by this plan.
         use(plan, forks) if plan.jobs
         produce(plan, forks) if plan.streams
+        Live.use(plan)
         # Sidekiq's blocks for servers ask at load time whether they run in one.
         Jobs::Runtime.before_app(plan) if roles.include?(:jobs)
         app = Telemetry::StillRunning.watch(teller(log)) do

@@ -38,7 +38,7 @@ module Chaton
         # A connection of HTTP/2 carries other requests, too: the callable gets a stream instead of it.
         return @request.http2? ? send_stream(raw) : hijack(raw) if raw
 
-        send_file || send_array || send_stream
+        send_events || send_file || send_array || send_stream
       ensure
         close_body
       end
@@ -88,6 +88,15 @@ module Chaton
         return value if value.is_a?(String) || name.to_s == "rack.hijack"
 
         value.is_a?(Array) ? value.map(&:to_s) : value.to_s
+      end
+
+      # The hub holds the connection from now on.
+      def send_events
+        return unless @body.respond_to?(:event_stream_names)
+        return if bodyless?
+
+        Live.client.stream(@request, @status, @headers, @body.event_stream_names) or
+          raise ResponseError, "the headers cannot be sent: #{@headers.inspect[0, 200]}"
       end
 
       # The kernel sends a file whose path is known.

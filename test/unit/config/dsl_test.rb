@@ -17,7 +17,8 @@ class DSLTest < ConfigCase
   end
 
   def test_every_option_can_be_set_in_a_file
-    lines = { top: +"", web: +"", queue: +"", jobs: +"", streams: +"", memory: +"", admin: +"", traces: +"" }
+    lines = { top: +"", web: +"", queue: +"", jobs: +"", streams: +"", live: +"", memory: +"", admin: +"",
+              traces: +"" }
     Chaton::Config::Options::ALL.each do |option|
       next if option.default.nil? || option.default.respond_to?(:call) || option.scope == :topic
 
@@ -29,8 +30,8 @@ class DSLTest < ConfigCase
     end
     write("config/sidekiq.yml", "")
     plan = plan("#{lines[:top]}web do\n#{lines[:web]}#{lines[:queue]}end\njobs do\n#{lines[:jobs]}end\n" \
-                "streams do\n#{lines[:streams]}end\nmemory do\n#{lines[:memory]}end\nadmin do\n#{lines[:admin]}end\n" \
-                "traces do\n#{lines[:traces]}end")
+                "streams do\n#{lines[:streams]}end\nlive do\n#{lines[:live]}end\n" \
+                "memory do\n#{lines[:memory]}end\nadmin do\n#{lines[:admin]}end\ntraces do\n#{lines[:traces]}end")
     defaults = Chaton::Config.load({ environment: "development", config_file: "-" }, env: {}, root: @root)
     assert_equal defaults.queue_age_s, plan.queue_age_s
     assert_equal 60.0, plan.web.request_timeout_s, "a file that says so has a time limit in development too"

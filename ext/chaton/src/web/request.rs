@@ -12,7 +12,7 @@ use chaton_web::content_coding::ContentCoding;
 use chaton_web::head::Version;
 use chaton_web::response_head::{BodySize, CompressionOffer, EncodedHead, ResponseFraming};
 use chaton_web::{
-    own_request_id, BodyPart, Capacity, ClientGone, Exchange, FileAnswer, RequestBody,
+    own_request_id, BodyPart, Capacity, ClientGone, Exchange, Feeder, FileAnswer, RequestBody,
 };
 use magnus::gc::Marker;
 use magnus::rb_sys::{AsRawValue, FromRawValue};
@@ -236,6 +236,23 @@ impl Request {
             exchange.encode_stream(coding);
         }
         exchange.begin(head.bytes, head.framing, head.keep_alive);
+        Ok(true)
+    }
+
+    /// Sends the head of a response whose body is fed, and closes this object. False as for `finish`.
+    pub fn begin_fed(
+        &self,
+        status: Value,
+        headers: Value,
+        feeder: Box<dyn Feeder>,
+    ) -> Result<bool, Error> {
+        let exchange = self.open()?;
+        let Some(head) = self.head(&exchange, status, headers, BodySize::Unknown, None, None)?
+        else {
+            return Ok(false);
+        };
+        exchange.begin_fed(head.bytes, head.framing, feeder);
+        drop(self.take()?);
         Ok(true)
     }
 

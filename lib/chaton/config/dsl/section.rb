@@ -80,7 +80,7 @@ module Chaton
         when :queue then "web { queue #{option.key}: … }"
         when :topic then "streams { topic \"events\", EventsConsumer, #{option.key}: … }"
         when :web, :jobs, :streams, :memory then "#{option.scope} { #{option.name} … }"
-        when :admin, :traces then "#{option.scope} { #{option.also.first} … }"
+        when :admin, :traces, :live then "#{option.scope} { #{option.also.first} … }"
         else "#{option.name} outside of the block"
         end
       end

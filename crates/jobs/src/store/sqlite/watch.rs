@@ -1,16 +1,12 @@
 //! Waits for changes of a database, also by other processes, through inotify.
 
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use chaton_core::event_fd::EventFd;
-use chaton_embedded::change_file::{path_of, ChangeFile};
-use chaton_embedded::{inode, Database};
+use chaton_embedded::{inode, ChangeWatch, Database};
 use rustix::event::{PollFd, PollFlags};
-use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
 use super::inspect;
 use super::transaction::CHANNEL;
@@ -22,59 +18,28 @@ use crate::store::types::{Availability, StoreEvent};
 /// A watch of one database.
 pub(super) struct SqliteWatch {
     database: Arc<Database>,
-    inotify: Option<InotifyWatch>,
+    files: Option<ChangeWatch>,
     interrupt: Arc<EventFd>,
-}
-
-/// An inotify descriptor.
-struct InotifyWatch {
-    fd: OwnedFd,
-    /// The watched change file and database.
-    inodes: [Option<(u64, u64)>; 2],
-}
-
-impl InotifyWatch {
-    fn open(database: &Path) -> io::Result<Self> {
-        let change_file = path_of(database, CHANNEL);
-        ChangeFile::open(database, CHANNEL)?;
-        let fd = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
-        // Removing a file changes its link count: the only change of the database
-        // file itself that matters.
-        let flags = WatchFlags::ATTRIB | WatchFlags::MOVE_SELF | WatchFlags::DELETE_SELF;
-        for path in [&*change_file, database] {
-            inotify::add_watch(&fd, path, flags)?;
-        }
-        Ok(Self { fd, inodes: [inode(&change_file), inode(database)] })
-    }
-
-    /// Reads and drops all events.
-    fn drain(&self) {
-        let mut buffer = [0u8; 4096];
-        while rustix::io::read(&self.fd, &mut buffer).is_ok_and(|count| count > 0) {}
-    }
 }
 
 impl SqliteWatch {
     pub fn new(database: Arc<Database>) -> Self {
         let interrupt = Arc::new(EventFd::new().expect("no event descriptor"));
-        Self { database, inotify: None, interrupt }
+        Self { database, files: None, interrupt }
     }
 
     /// Watches the files; creates the database first if there is none.
-    fn watch_files(&mut self) -> Result<&InotifyWatch> {
-        let path = self.database.file().path.clone();
-        let inodes = [inode(&path_of(&path, CHANNEL)), inode(&path)];
-        if self.inotify.as_ref().is_none_or(|watch| watch.inodes != inodes) {
-            self.inotify = None;
-            if inodes[1].is_none() {
+    fn watch_files(&mut self) -> Result<&ChangeWatch> {
+        if self.files.as_ref().is_none_or(|watch| !watch.is_current()) {
+            self.files = None;
+            let file = self.database.file();
+            if inode(&file.path).is_none() {
                 self.database.prepare()?;
             }
+            let watch = ChangeWatch::open(&file.path, CHANNEL);
+            self.files = Some(watch.map_err(|e| file.io("its wake file", &e))?);
         }
-        if self.inotify.is_none() {
-            let watch = InotifyWatch::open(&path);
-            self.inotify = Some(watch.map_err(|e| self.database.file().io("its wake file", &e))?);
-        }
-        self.inotify.as_ref().ok_or_else(|| StoreError::unavailable("no file watch"))
+        self.files.as_ref().ok_or_else(|| StoreError::unavailable("no file watch"))
     }
 }
 
@@ -88,8 +53,8 @@ impl StoreWatch for SqliteWatch {
     fn wait(&mut self, timeout: Duration) -> Result<StoreEvent> {
         let anything = StoreEvent::Changed { queues: vec![], other: true };
         // Never armed.
-        let Some(files) = &self.inotify else { return Ok(anything) };
-        let mut fds = [files.fd.as_fd(), self.interrupt.as_fd()]
+        let Some(files) = &self.files else { return Ok(anything) };
+        let mut fds = [files.as_fd(), self.interrupt.as_fd()]
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
         wait_for_any(&mut fds, timeout)
             .map_err(|error| StoreError::unavailable(format!("waiting for jobs: {error}")))?;

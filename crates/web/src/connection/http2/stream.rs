@@ -19,6 +19,7 @@ use crate::budget::BudgetShare;
 use crate::disk::FileRange;
 use crate::error_response::ErrorResponse;
 use crate::exchange::Exchange;
+use crate::feeder::{FeedStep, Feeder};
 use crate::head::BodyFraming;
 use crate::limits::bytes_min;
 use crate::pending_response::NextOutput;
@@ -232,9 +233,44 @@ impl Http2Stream {
                     }
                     self.after_part();
                 }
+                NextOutput::Fed { feeder, .. } => return Box::pin(self.feed_body(feeder)).await,
                 _ => return self.end_body(),
             }
         }
+    }
+
+    /// Sends what the feeder gives, until its end or that of the client.
+    async fn feed_body(&mut self, mut feeder: Box<dyn Feeder>) -> Result<(), StreamEnd> {
+        loop {
+            let mut out = Vec::new();
+            let step = poll_fn(|cx| self.poll_feed(cx, &mut *feeder, &mut out)).await?;
+            let FeedStep::Send(shared) = step else { return self.end_body() };
+            self.sending.push_back(Segment::Bytes { bytes: out, at: 0 });
+            if let Some(bytes) = shared {
+                let (end, memory) = (bytes.len(), Box::new(bytes));
+                self.sending.push_back(Segment::Pinned { memory, at: 0, end });
+            }
+            self.send(false).await?;
+            self.deadline = None;
+            self.recycled = Vec::new();
+        }
+    }
+
+    fn poll_feed(
+        &mut self,
+        cx: &mut Context,
+        feeder: &mut dyn Feeder,
+        out: &mut Vec<u8>,
+    ) -> Poll<Result<FeedStep, StreamEnd>> {
+        self.shared.exchanges.wake_ready_if_any();
+        if self.is_reset(cx) {
+            return Poll::Ready(Err(StreamEnd::Gone));
+        }
+        if self.shared.is_giving_up() {
+            return Poll::Ready(Ok(FeedStep::End));
+        }
+        let drains = self.shared.exchanges.is_draining();
+        feeder.poll_step(cx, drains, out).map(Ok)
     }
 
     /// Sets the deadline for the next output.

@@ -1,0 +1,325 @@
+//! The hub of one process: who is subscribed to what, and the way of a message to them.
+//!
+//! The thread `chaton-live` reads the log and puts what it finds into the inbox, in one order: new events, pages for
+//! subscribers that catch up, a change of the log. A task on the thread of the connections takes them from there, so that
+//! waking ten thousand connections takes no system call.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use chaton_core::event_fd::EventFd;
+use chaton_embedded::Result;
+use parking_lot::{Condvar, Mutex};
+use rustc_hash::FxHashMap;
+
+use crate::log::{unavailable, Log, Position};
+use crate::message::Message;
+use crate::settings::Settings;
+use crate::subscriber::{Event, Subscriber};
+use crate::subscription::Subscription;
+use crate::tail;
+
+/// Bytes in the inbox above which the log is not read on: the connections' thread takes them within milliseconds.
+const INBOX_BYTES_MAX: usize = 16 << 20;
+/// Deliveries after which the other tasks of the connections' thread have their turn.
+const TURN_DELIVERIES: usize = 20_000;
+
+/// What the tail has found.
+pub(crate) enum Item {
+    /// A new event of a name.
+    Event(Arc<str>, Arc<Event>),
+    /// A page that a subscriber has asked for; see [`Subscriber::take_page`].
+    Page { to: Arc<Subscriber>, events: Vec<Arc<Event>>, read: u64, gap: bool, is_last: bool },
+    /// The log is another one.
+    Replaced(u64),
+}
+
+#[derive(Default)]
+struct Inbox {
+    items: VecDeque<Item>,
+    bytes: usize,
+    waker: Option<Waker>,
+}
+
+type Subscribers = FxHashMap<u64, Arc<Subscriber>>;
+
+/// What the hub does at the moment, and has done.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HubStats {
+    /// Open subscriptions.
+    pub subscriptions: u64,
+    /// Names with a subscription.
+    pub names: u64,
+    /// Events that went to a connection, for each connection.
+    pub delivered: u64,
+    /// Times that a client was told that it has missed messages.
+    pub gaps: u64,
+}
+
+/// The hub of one process. It belongs to the process that made it.
+pub struct Hub {
+    pub(crate) log: Log,
+    pub(crate) settings: Settings,
+    subscribers: Mutex<FxHashMap<Arc<str>, Subscribers>>,
+    next_key: AtomicU64,
+    inbox: Mutex<Inbox>,
+    /// The inbox has room, or the hub stops.
+    has_room: Condvar,
+    /// Pages that subscribers ask for.
+    wanted: Mutex<Vec<(Arc<Subscriber>, Position)>>,
+    /// Wakes the tail.
+    pub(crate) wake_up: EventFd,
+    /// The log's epoch, as the subscribers know it.
+    epoch: AtomicU64,
+    is_tailing: Mutex<bool>,
+    is_dispatching: AtomicBool,
+    stops: AtomicBool,
+    delivered: AtomicU64,
+    gaps: AtomicU64,
+}
+
+impl Hub {
+    /// A hub that opens nothing until it is used.
+    ///
+    /// # Errors
+    /// When the operating system gives no descriptor.
+    pub fn new(settings: Settings) -> Result<Arc<Self>> {
+        let wake_up = EventFd::new()
+            .map_err(|error| unavailable(format!("no descriptor for event streams: {error}")))?;
+        Ok(Arc::new(Self {
+            log: Log::new(&settings),
+            settings,
+            subscribers: Mutex::default(),
+            next_key: AtomicU64::new(0),
+            inbox: Mutex::default(),
+            has_room: Condvar::new(),
+            wanted: Mutex::default(),
+            wake_up,
+            epoch: AtomicU64::new(0),
+            is_tailing: Mutex::new(false),
+            is_dispatching: AtomicBool::new(false),
+            stops: AtomicBool::new(false),
+            delivered: AtomicU64::new(0),
+            gaps: AtomicU64::new(0),
+        }))
+    }
+
+    /// Adds a message to the log; see [`Log::append`].
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    pub fn append(&self, message: &Message<'_>) -> Result<Option<u64>> {
+        self.log.append(message)
+    }
+
+    /// The position behind the newest message.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub fn end(&self) -> Result<Position> {
+        self.log.end()
+    }
+
+    /// Subscribes to the messages of these names behind a position; `None`: from now on.
+    ///
+    /// # Errors
+    /// When the log cannot be read, or the operating system gives no thread.
+    pub fn subscribe(
+        self: &Arc<Self>,
+        names: &[&str],
+        from: Option<Position>,
+    ) -> Result<Subscription> {
+        let from = match from {
+            Some(from) => from,
+            None => self.log.end()?,
+        };
+        self.start_tail()?;
+        let key = self.next_key.fetch_add(1, Relaxed);
+        let mut all = self.subscribers.lock();
+        let names: Vec<Arc<str>> = names.iter().map(|name| shared(&all, name)).collect();
+        let slow_client = self.settings.slow_client;
+        let subscriber = Arc::new(Subscriber::new(key, names.into(), from.offset, slow_client));
+        for name in &subscriber.names {
+            all.entry(Arc::clone(name)).or_default().insert(key, Arc::clone(&subscriber));
+        }
+        drop(all);
+        self.want(&subscriber, from);
+        Ok(Subscription::new(Arc::clone(self), subscriber))
+    }
+
+    pub(crate) fn unsubscribe(&self, subscriber: &Subscriber) {
+        let mut all = self.subscribers.lock();
+        for name in &subscriber.names {
+            if let Some(of_name) = all.get_mut(name) {
+                of_name.remove(&subscriber.key);
+                if of_name.is_empty() {
+                    all.remove(name);
+                }
+            }
+        }
+    }
+
+    /// Asks the tail for the page behind a position.
+    pub(crate) fn want(&self, subscriber: &Arc<Subscriber>, from: Position) {
+        self.wanted.lock().push((Arc::clone(subscriber), from));
+        self.wake_up.notify();
+    }
+
+    /// Numbers for metrics.
+    pub fn stats(&self) -> HubStats {
+        let all = self.subscribers.lock();
+        let subscriptions = all.values().map(|of_name| of_name.len() as u64).sum();
+        let names = all.len() as u64;
+        let (delivered, gaps) = (self.delivered.load(Relaxed), self.gaps.load(Relaxed));
+        HubStats { subscriptions, names, delivered, gaps }
+    }
+
+    pub(crate) fn count_gap(&self) {
+        self.gaps.fetch_add(1, Relaxed);
+    }
+
+    /// Ends the thread. Subscriptions get nothing more.
+    pub fn stop(&self) {
+        self.stops.store(true, SeqCst);
+        self.wake_up.notify();
+        let _inbox = self.inbox.lock();
+        self.has_room.notify_all();
+    }
+}
+
+/// A name as the others of it have it.
+fn shared(all: &FxHashMap<Arc<str>, Subscribers>, name: &str) -> Arc<str> {
+    all.get_key_value(name).map_or_else(|| Arc::from(name), |(name, _)| Arc::clone(name))
+}
+
+/// The side of the tail.
+impl Hub {
+    fn start_tail(self: &Arc<Self>) -> Result<()> {
+        let mut is_tailing = self.is_tailing.lock();
+        if !*is_tailing {
+            let end = self.log.end()?;
+            self.epoch.store(end.epoch, SeqCst);
+            let hub = Arc::clone(self);
+            chaton_core::thread::spawn("chaton-live", move || tail::run(&hub, end))
+                .map_err(|error| unavailable(format!("no thread for event streams: {error}")))?;
+            *is_tailing = true;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn stops(&self) -> bool {
+        self.stops.load(SeqCst)
+    }
+
+    /// The pages that subscribers have asked for.
+    pub(crate) fn take_wanted(&self) -> Vec<(Arc<Subscriber>, Position)> {
+        std::mem::take(&mut *self.wanted.lock())
+    }
+
+    /// The name as its subscribers have it, if there are any.
+    pub(crate) fn subscribed(&self, name: &str) -> Option<Arc<str>> {
+        self.subscribers.lock().get_key_value(name).map(|(name, _)| Arc::clone(name))
+    }
+
+    /// Puts something into the inbox, and waits until there is room for more.
+    pub(crate) fn put(&self, item: Item) {
+        let mut inbox = self.inbox.lock();
+        inbox.bytes += item.bytes();
+        inbox.items.push_back(item);
+        while inbox.bytes > INBOX_BYTES_MAX && !self.stops() {
+            inbox.wake();
+            self.has_room.wait(&mut inbox);
+        }
+    }
+
+    /// Wakes the task that takes from the inbox.
+    pub(crate) fn end_turn(&self) {
+        self.inbox.lock().wake();
+    }
+}
+
+/// The side of the connections' thread.
+impl Hub {
+    /// The log's epoch.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Relaxed)
+    }
+
+    /// Starts the task that passes events on; called by a task of the connections' thread.
+    pub(crate) fn start_dispatching(self: &Arc<Self>) {
+        if !self.is_dispatching.swap(true, Relaxed) {
+            let hub = Arc::clone(self);
+            tokio::spawn(poll_fn(move |cx| hub.poll_dispatch(cx)));
+        }
+    }
+
+    fn poll_dispatch(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut deliveries = 0;
+        while deliveries < TURN_DELIVERIES {
+            let mut inbox = self.inbox.lock();
+            let Some(item) = inbox.items.pop_front() else {
+                if !inbox.waker.as_ref().is_some_and(|own| own.will_wake(cx.waker())) {
+                    inbox.waker = Some(cx.waker().clone());
+                }
+                return Poll::Pending;
+            };
+            let was_full = inbox.bytes > INBOX_BYTES_MAX;
+            inbox.bytes -= item.bytes();
+            if was_full && inbox.bytes <= INBOX_BYTES_MAX {
+                self.has_room.notify_all();
+            }
+            drop(inbox);
+            deliveries += 1 + self.pass_on(item);
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Passes an item on; returns to how many.
+    fn pass_on(&self, item: Item) -> usize {
+        match item {
+            Item::Event(name, event) => {
+                let all = self.subscribers.lock();
+                let Some(of_name) = all.get(&name) else { return 0 };
+                of_name.values().for_each(|subscriber| subscriber.push(&event));
+                self.delivered.fetch_add(of_name.len() as u64, Relaxed);
+                of_name.len()
+            }
+            Item::Page { to, events, read, gap, is_last } => {
+                self.delivered.fetch_add(events.len() as u64, Relaxed);
+                to.take_page(events, read, gap, is_last);
+                1
+            }
+            Item::Replaced(epoch) => {
+                self.epoch.store(epoch, Relaxed);
+                let all = self.subscribers.lock();
+                all.values().flat_map(|of_name| of_name.values()).for_each(|one| one.restart());
+                all.len()
+            }
+        }
+    }
+}
+
+impl Item {
+    fn bytes(&self) -> usize {
+        // What an item and its entry in the inbox take, about.
+        const ITEM_BYTES: usize = 128;
+        ITEM_BYTES
+            + match self {
+                Self::Event(_, event) => event.body.len(),
+                Self::Page { events, .. } => events.iter().map(|event| event.body.len()).sum(),
+                Self::Replaced(_) => 0,
+            }
+    }
+}
+
+impl Inbox {
+    fn wake(&self) {
+        if let Some(waker) = self.waker.as_ref().filter(|_| !self.items.is_empty()) {
+            waker.wake_by_ref();
+        }
+    }
+}

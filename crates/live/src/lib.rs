@@ -1,0 +1,26 @@
+//! Event streams without a thread: messages go into one ordered log, and a [`Hub`] in each process passes them on to
+//! the connections that are subscribed to their names.
+//!
+//! * [`Log`]: a SQLite file that all processes of the machine share. Its offsets are the order of all messages.
+//! * [`Hub`]: reads the log once for a process, on the thread `chaton-live`, and encodes each message once for all of its
+//!   subscribers.
+//! * [`Subscription`]: what one connection is sent. The connection's task polls it.
+//!
+//! Nothing is opened and no thread is started before the first use.
+
+#![warn(missing_docs)]
+
+mod hub;
+mod log;
+mod message;
+mod settings;
+mod subscriber;
+mod subscription;
+mod tail;
+
+pub use chaton_embedded::{Error, ErrorKind, Result};
+pub use hub::{Hub, HubStats};
+pub use log::{Log, Position};
+pub use message::Message;
+pub use settings::{Settings, SlowClient};
+pub use subscription::{Step, Subscription};

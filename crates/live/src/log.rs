@@ -1,0 +1,277 @@
+//! The ordered log of messages in a SQLite file, which is also their history.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use chaton_embedded::{Database, Error, ErrorKind, Format, Reader, Result};
+use rusqlite::{params, Connection, OptionalExtension};
+
+use crate::message::Message;
+use crate::settings::Settings;
+
+/// Longest wait for the lock between processes: a transaction takes milliseconds.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+/// Old messages are deleted when there are so many more than are kept, so that not each append deletes one.
+const TRIM_SLACK: u64 = 64;
+/// Messages deleted by one append at most, so that nobody waits long for it.
+const TRIM_MAX: u64 = 512;
+/// What waits for a message watches this channel.
+pub(crate) const CHANNEL: u8 = 0;
+
+/// `epoch` names the file: another file has another one, and offsets of another epoch say nothing. `size` is the sum of
+/// the bytes of all messages up to the row. `kind` is 0 for a message, 1 for the end of all subscriptions of a name.
+static FORMAT: Format = Format {
+    content: "messages",
+    setting: "live { store }",
+    advice_when_corrupt: "it is damaged; stop the server and remove it, only its messages are lost",
+    version: 1,
+    version_bit: 0,
+    former: None,
+    tables: "
+CREATE TABLE messages(id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, size INTEGER NOT NULL,
+    kind INTEGER NOT NULL, name TEXT NOT NULL, event TEXT, key TEXT, data BLOB NOT NULL);
+CREATE INDEX messages_by_name ON messages(name, id);
+CREATE UNIQUE INDEX messages_by_key ON messages(name, key) WHERE key IS NOT NULL;
+CREATE TABLE log(epoch INTEGER NOT NULL, secret BLOB NOT NULL);
+INSERT INTO log VALUES(random() & 0xffffffffffff, randomblob(32));
+",
+    later_tables: "",
+    page_bytes: 4096,
+    checkpoints_beside: false,
+};
+
+/// A place in a log: behind the message with this offset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Position {
+    /// The file.
+    pub epoch: u64,
+    /// The offset of the last message before it; 0: the beginning.
+    pub offset: u64,
+}
+
+/// A message of the log.
+pub(crate) struct Row<'a> {
+    pub offset: u64,
+    pub name: &'a str,
+    pub event: Option<&'a str>,
+    pub data: &'a [u8],
+}
+
+/// What one read has found.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Extent {
+    pub epoch: u64,
+    /// The oldest message's offset; 0 without one.
+    pub first: u64,
+    /// The newest message's offset; 0 without one.
+    pub last: u64,
+    /// The last message that this read has looked at, or where it began.
+    pub read: u64,
+}
+
+/// The log of this process.
+pub struct Log {
+    database: Arc<Database>,
+    history_messages: u64,
+    history_bytes: u64,
+    history_age: Duration,
+}
+
+impl Log {
+    /// The log at the settings' path, which is opened on first use.
+    pub fn new(settings: &Settings) -> Self {
+        let file = chaton_embedded::Settings { lock_timeout: LOCK_TIMEOUT, follows: true };
+        Self {
+            database: Database::shared(&settings.path, &FORMAT, file),
+            history_messages: settings.history_messages,
+            history_bytes: settings.history_bytes,
+            history_age: settings.history_age,
+        }
+    }
+
+    pub(crate) fn database(&self) -> &Arc<Database> {
+        &self.database
+    }
+
+    /// Adds a message and returns its offset; `None`: there is one with its key.
+    ///
+    /// # Errors
+    /// When the file cannot be written. On a full disk, older messages have been deleted to make room before that.
+    pub fn append(&self, message: &Message<'_>) -> Result<Option<u64>> {
+        let mut added = self.try_append(message);
+        match added.as_ref().map_err(|error| error.kind) {
+            Err(ErrorKind::Full) => {
+                self.halve()?;
+                added = self.try_append(message);
+            }
+            // The file was removed or replaced; the next transaction uses the one that is there.
+            Err(ErrorKind::Unavailable) => added = self.try_append(message),
+            _ => {}
+        }
+        added
+    }
+
+    fn try_append(&self, message: &Message<'_>) -> Result<Option<u64>> {
+        let now = now_ms();
+        self.database.write(false, |tx| {
+            let offset = insert(tx.conn, message, now)?;
+            if let Some(offset) = offset {
+                self.trim(tx.conn, offset, now)?;
+                tx.notify(CHANNEL);
+            }
+            Ok(offset)
+        })
+    }
+
+    /// Deletes what the log keeps no longer. The newest message stays: its size counts for the next one.
+    fn trim(&self, conn: &Connection, newest: u64, now: u64) -> rusqlite::Result<()> {
+        let numbers = |row: &rusqlite::Row<'_>| Ok([get(row, 0)?, get(row, 1)?, get(row, 2)?]);
+        let first = "SELECT id, size, at FROM messages ORDER BY id LIMIT 1";
+        let [first, first_size, at] = conn.prepare_cached(first)?.query_row([], numbers)?;
+        let last = "SELECT id, size, at FROM messages ORDER BY id DESC LIMIT 1";
+        let [_, size, _] = conn.prepare_cached(last)?.query_row([], numbers)?;
+        let slack = TRIM_SLACK.min(self.history_messages / 2);
+        let too_many = newest - first >= self.history_messages + slack;
+        let too_large = size - first_size > self.history_bytes;
+        let oldest = now.saturating_sub(self.history_age.as_millis() as u64);
+        if first == newest || !(too_many || too_large || at < oldest) {
+            return Ok(());
+        }
+        let delete = "DELETE FROM messages WHERE id < ?1 AND id IN (SELECT id FROM messages ORDER BY id LIMIT ?2)
+            AND (id <= ?3 OR size < ?4 OR at < ?5)";
+        let id = newest.saturating_sub(self.history_messages);
+        let size = size.saturating_sub(self.history_bytes);
+        let values = [newest, TRIM_MAX, id, size, oldest].map(|number| number as i64);
+        conn.prepare_cached(delete)?.execute(values)?;
+        Ok(())
+    }
+
+    /// Deletes the older half of the messages.
+    fn halve(&self) -> Result<()> {
+        let middle =
+            "DELETE FROM messages WHERE id < (SELECT (min(id) + max(id) + 1) / 2 FROM messages)";
+        self.database.write(false, |tx| tx.conn.execute(middle, []).map(drop))
+    }
+
+    /// The position behind the newest message.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn end(&self) -> Result<Position> {
+        let extent = self.database.read(|conn| extent(conn))?;
+        Ok(Position { epoch: extent.epoch, offset: extent.last })
+    }
+
+    /// Passes on the messages behind an offset, until `each` returns false.
+    pub(crate) fn read_all(
+        &self,
+        reader: &Reader,
+        after: impl FnOnce(&Extent) -> u64,
+        mut each: impl FnMut(&Row<'_>) -> bool,
+    ) -> Result<Extent> {
+        self.database.read_by(reader, |conn| {
+            in_one_read(conn, |extent| {
+                extent.read = after(extent);
+                let sql = "SELECT id, name, event, data FROM messages WHERE id > ?1 ORDER BY id";
+                let mut statement = conn.prepare_cached(sql)?;
+                let mut rows = statement.query([extent.read as i64])?;
+                while let Some(row) = rows.next()? {
+                    let goes_on = pass(row, &mut each)?;
+                    extent.read = get(row, 0)?;
+                    if !goes_on {
+                        break;
+                    }
+                }
+                Ok(())
+            })
+        })
+    }
+
+    /// The same for the messages of some names up to an offset. [`Extent::read`] is that offset, or the last message
+    /// that was passed on if `each` returned false.
+    pub(crate) fn read_names(
+        &self,
+        reader: &Reader,
+        names: &[Arc<str>],
+        (after, to): (u64, u64),
+        mut each: impl FnMut(&Row<'_>) -> bool,
+    ) -> Result<Extent> {
+        self.database.read_by(reader, |conn| {
+            in_one_read(conn, |extent| {
+                extent.read = to;
+                let places = vec!["?"; names.len()].join(",");
+                let sql = format!(
+                    "SELECT id, name, event, data FROM messages WHERE id > ? AND id <= ? AND name IN ({places})
+                     ORDER BY id"
+                );
+                let mut statement = conn.prepare_cached(&sql)?;
+                statement.raw_bind_parameter(1, after as i64)?;
+                statement.raw_bind_parameter(2, to as i64)?;
+                for (at, name) in names.iter().enumerate() {
+                    statement.raw_bind_parameter(at + 3, &**name)?;
+                }
+                let mut rows = statement.raw_query();
+                while let Some(row) = rows.next()? {
+                    if !pass(row, &mut each)? {
+                        extent.read = get(row, 0)?;
+                        break;
+                    }
+                }
+                Ok(())
+            })
+        })
+    }
+}
+
+fn insert(conn: &Connection, message: &Message<'_>, now: u64) -> rusqlite::Result<Option<u64>> {
+    let size = (message.name.len() + message.data.len()) as u64;
+    let sql = "INSERT INTO messages(at, size, kind, name, event, key, data)
+        SELECT ?1, ?2 + ifnull((SELECT size FROM messages ORDER BY id DESC LIMIT 1), 0), 0, ?3, ?4, ?5, ?6
+        WHERE true ON CONFLICT DO NOTHING RETURNING id";
+    let Message { name, data, event, key } = *message;
+    let values = params![now as i64, size as i64, name, event, key, data.as_bytes()];
+    conn.prepare_cached(sql)?.query_row(values, |row| get(row, 0)).optional()
+}
+
+/// A number of a column; SQLite has only signed ones.
+fn get(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    Ok(row.get::<_, i64>(column)? as u64)
+}
+
+fn pass(
+    row: &rusqlite::Row<'_>,
+    each: &mut impl FnMut(&Row<'_>) -> bool,
+) -> rusqlite::Result<bool> {
+    let (name, event, data) = (row.get_ref(1)?, row.get_ref(2)?, row.get_ref(3)?);
+    let event = event.as_str_or_null()?;
+    Ok(each(&Row { offset: get(row, 0)?, name: name.as_str()?, event, data: data.as_blob()? }))
+}
+
+/// Reads with one view of the file.
+fn in_one_read(
+    conn: &Connection,
+    read: impl FnOnce(&mut Extent) -> rusqlite::Result<()>,
+) -> rusqlite::Result<Extent> {
+    let transaction = conn.unchecked_transaction()?;
+    let mut extent = extent(conn)?;
+    read(&mut extent)?;
+    transaction.commit()?;
+    Ok(extent)
+}
+
+fn extent(conn: &Connection) -> rusqlite::Result<Extent> {
+    let sql = "SELECT epoch, ifnull((SELECT min(id) FROM messages), 0), ifnull((SELECT max(id) FROM messages), 0)
+        FROM log";
+    conn.prepare_cached(sql)?.query_row([], |row| {
+        Ok(Extent { epoch: get(row, 0)?, first: get(row, 1)?, last: get(row, 2)?, read: 0 })
+    })
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
+/// An error of the log that is not one of its file.
+pub(crate) fn unavailable(message: String) -> Error {
+    Error::unavailable(message)
+}

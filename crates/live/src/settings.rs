@@ -1,0 +1,44 @@
+//! The settings of a log and its hub.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer};
+
+/// What happens to a client that does not read fast enough.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum SlowClient {
+    /// It catches up from the log, and is told of a gap if the log has deleted what it missed.
+    Gap,
+    /// Its connection is closed.
+    Close,
+}
+
+/// The settings, as Ruby gives them.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// The file of the log.
+    pub path: PathBuf,
+    /// Messages that the log keeps.
+    pub history_messages: u64,
+    /// Bytes of messages that the log keeps.
+    pub history_bytes: u64,
+    /// Time for which it keeps them.
+    #[serde(rename = "history_s", deserialize_with = "seconds")]
+    pub history_age: Duration,
+    /// Time without a message after which a connection is sent a comment.
+    #[serde(rename = "ping_s", deserialize_with = "seconds")]
+    pub ping: Duration,
+    /// What happens to a client that does not read fast enough.
+    pub slow_client: SlowClient,
+    /// Time over which the connections of a process that stops are closed.
+    #[serde(rename = "drain_s", deserialize_with = "seconds")]
+    pub drain: Duration,
+}
+
+fn seconds<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    let seconds = f64::deserialize(from)?;
+    Duration::try_from_secs_f64(seconds).map_err(serde::de::Error::custom)
+}

@@ -1,0 +1,239 @@
+//! One subscriber: the events that wait for its connection, and how it gets the next ones.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::Waker;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use crate::settings::SlowClient;
+
+/// Events that wait for one connection, which are shared with the others; further ones it reads from the log once
+/// these are sent.
+const QUEUE_EVENTS_MAX: usize = 1024;
+/// The same in bytes. One event may have more.
+const QUEUE_BYTES_MAX: usize = 1 << 20;
+
+/// An event in the form in which it is sent, but for its id.
+#[derive(Debug)]
+pub(crate) struct Event {
+    pub offset: u64,
+    pub body: Bytes,
+}
+
+/// How the subscriber gets the next events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// It has asked for a page of the log.
+    CatchingUp,
+    /// Its queue was full: it asks for a page once the queue is empty.
+    Behind,
+    /// Each new event goes into its queue.
+    Live,
+}
+
+#[derive(Debug)]
+struct State {
+    queue: VecDeque<Arc<Event>>,
+    bytes: usize,
+    mode: Mode,
+    /// Events up to this offset are in the queue, were sent, or are not for it.
+    seen: u64,
+    /// Events before those in the queue are lost.
+    gap: bool,
+    closed: bool,
+    waker: Option<Waker>,
+}
+
+/// What a subscriber does next.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// Its client is told that it has missed messages.
+    Gap,
+    Event(Arc<Event>),
+    /// It asks for the page behind this offset.
+    Page(u64),
+    /// It waits, and its task is woken.
+    Nothing,
+    End,
+}
+
+/// A subscriber.
+#[derive(Debug)]
+pub(crate) struct Subscriber {
+    /// Key among the subscribers of a name.
+    pub key: u64,
+    pub names: Box<[Arc<str>]>,
+    slow_client: SlowClient,
+    state: Mutex<State>,
+}
+
+impl Subscriber {
+    /// One that has asked for the page behind `offset`.
+    pub fn new(key: u64, names: Box<[Arc<str>]>, offset: u64, slow_client: SlowClient) -> Self {
+        let state = State {
+            queue: VecDeque::new(),
+            bytes: 0,
+            mode: Mode::CatchingUp,
+            seen: offset,
+            gap: false,
+            closed: false,
+            waker: None,
+        };
+        Self { key, names, slow_client, state: Mutex::new(state) }
+    }
+
+    /// A new event.
+    pub fn push(&self, event: &Arc<Event>) {
+        let mut state = self.state.lock();
+        if state.mode != Mode::Live || event.offset <= state.seen {
+            return;
+        }
+        let bytes = state.bytes + event.body.len();
+        let is_full = state.queue.len() >= QUEUE_EVENTS_MAX || bytes > QUEUE_BYTES_MAX;
+        if is_full && !state.queue.is_empty() {
+            match self.slow_client {
+                SlowClient::Gap => state.mode = Mode::Behind,
+                SlowClient::Close => state.closed = true,
+            }
+            return;
+        }
+        state.bytes = bytes;
+        state.seen = event.offset;
+        state.queue.push_back(Arc::clone(event));
+        state.wake();
+    }
+
+    /// A page of the log, which reaches to the offset `read`. If it `is_last`, new events come behind it.
+    pub fn take_page(&self, events: Vec<Arc<Event>>, read: u64, gap: bool, is_last: bool) {
+        let mut state = self.state.lock();
+        state.gap |= gap;
+        state.bytes += events.iter().map(|event| event.body.len()).sum::<usize>();
+        state.queue.extend(events);
+        state.seen = state.seen.max(read);
+        state.mode = if is_last { Mode::Live } else { Mode::Behind };
+        state.wake();
+    }
+
+    /// The log was replaced by another one: what was not sent of the old one is lost.
+    pub fn restart(&self) {
+        let mut state = self.state.lock();
+        state.gap = true;
+        state.seen = 0;
+        state.mode = Mode::Live;
+        state.wake();
+    }
+
+    /// Takes what comes next; the task of `waker` is woken when there is something.
+    pub fn next(&self, waker: &Waker) -> Next {
+        let mut state = self.state.lock();
+        if state.closed {
+            return Next::End;
+        }
+        if std::mem::take(&mut state.gap) {
+            return Next::Gap;
+        }
+        if let Some(event) = state.queue.pop_front() {
+            state.bytes -= event.body.len();
+            if state.queue.is_empty() {
+                // Most connections are idle most of the time.
+                state.queue = VecDeque::new();
+            }
+            return Next::Event(event);
+        }
+        if state.mode == Mode::Behind {
+            state.mode = Mode::CatchingUp;
+            return Next::Page(state.seen);
+        }
+        if !state.waker.as_ref().is_some_and(|own| own.will_wake(waker)) {
+            state.waker = Some(waker.clone());
+        }
+        Next::Nothing
+    }
+}
+
+impl State {
+    fn wake(&mut self) {
+        if let Some(waker) = &self.waker {
+            waker.wake_by_ref();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn subscriber(slow_client: SlowClient) -> Subscriber {
+        Subscriber::new(1, Box::new([]), 10, slow_client)
+    }
+
+    fn event(offset: u64, len: usize) -> Arc<Event> {
+        Arc::new(Event { offset, body: vec![b'x'; len].into() })
+    }
+
+    /// All that comes next, as text.
+    fn drain(subscriber: &Subscriber) -> Vec<String> {
+        let next = || match subscriber.next(Waker::noop()) {
+            Next::Gap => Some("gap".into()),
+            Next::Event(event) => Some(format!("{}", event.offset)),
+            Next::Page(offset) => Some(format!("page {offset}")),
+            Next::Nothing => None,
+            Next::End => Some("end".into()),
+        };
+        let mut all: Vec<String> = Vec::new();
+        while let Some(text) = next() {
+            all.push(text);
+            if all.last().is_some_and(|last| last == "end") {
+                break;
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn events_come_once_and_in_order_behind_the_first_page() {
+        let subscriber = subscriber(SlowClient::Gap);
+        // It is in the page that was asked for.
+        subscriber.push(&event(12, 1));
+        assert!(drain(&subscriber).is_empty());
+        subscriber.take_page(vec![event(11, 1), event(12, 1)], 13, false, true);
+        subscriber.push(&event(13, 1));
+        subscriber.push(&event(14, 1));
+        assert_eq!(drain(&subscriber), ["11", "12", "14"]);
+    }
+
+    #[test]
+    fn one_that_does_not_read_goes_on_from_the_log_or_is_closed() {
+        for (slow_client, then) in [(SlowClient::Gap, "page 1034"), (SlowClient::Close, "end")] {
+            let subscriber = subscriber(slow_client);
+            subscriber.take_page(vec![], 10, false, true);
+            (11..2000).for_each(|offset| subscriber.push(&event(offset, 1)));
+            let all = drain(&subscriber);
+            assert_eq!(all.last().unwrap(), then);
+            assert_eq!(all.len(), if then == "end" { 1 } else { QUEUE_EVENTS_MAX + 1 });
+        }
+    }
+
+    #[test]
+    fn a_large_event_waits_alone() {
+        let subscriber = subscriber(SlowClient::Gap);
+        subscriber.take_page(vec![], 10, false, true);
+        subscriber.push(&event(11, 2 * QUEUE_BYTES_MAX));
+        subscriber.push(&event(12, 1));
+        assert_eq!(drain(&subscriber), ["11", "page 11"]);
+        subscriber.take_page(vec![event(12, 1)], 12, false, false);
+        assert_eq!(drain(&subscriber), ["12", "page 12"]);
+    }
+
+    #[test]
+    fn a_gap_is_told_before_what_comes_behind_it() {
+        let subscriber = subscriber(SlowClient::Gap);
+        subscriber.take_page(vec![event(50, 1)], 60, true, true);
+        assert_eq!(drain(&subscriber), ["gap", "50"]);
+        subscriber.restart();
+        subscriber.push(&event(1, 1));
+        assert_eq!(drain(&subscriber), ["gap", "1"]);
+    }
+}

@@ -1,0 +1,147 @@
+//! What one connection is sent: its events, comments while there are none, and its end.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tokio::time::{sleep_until, Sleep};
+
+use crate::hub::Hub;
+use crate::log::Position;
+use crate::subscriber::{Next, Subscriber};
+
+/// Events up to this size are copied together into one buffer; larger ones are shared by all connections.
+const COPIED_BYTES_MAX: usize = 8 << 10;
+/// Bytes of such a buffer after which it is sent.
+const STEP_BYTES_MAX: usize = 32 << 10;
+/// Clients of a process that was killed come back within this time, and not all at once (ms).
+const RETRY_MS: std::ops::Range<u64> = 200..1200;
+
+/// What a connection does next.
+#[derive(Debug)]
+pub enum Step {
+    /// It sends the buffer, and then these bytes.
+    Send(Option<Bytes>),
+    /// It ends the response.
+    End,
+}
+
+/// The subscription of one connection. Dropped, it is ended.
+pub struct Subscription {
+    hub: Arc<Hub>,
+    subscriber: Arc<Subscriber>,
+    /// Armed at the next comment or at the end; none before the first poll.
+    timer: Option<Pin<Box<Sleep>>>,
+    /// When the client is to be sent something, events or a comment.
+    ping_at: Instant,
+    /// When the connection is closed because the process stops.
+    closes_at: Option<Instant>,
+}
+
+impl Subscription {
+    pub(crate) fn new(hub: Arc<Hub>, subscriber: Arc<Subscriber>) -> Self {
+        Self { hub, subscriber, timer: None, ping_at: Instant::now(), closes_at: None }
+    }
+
+    /// What the connection does next; `out` gets bytes to send. If that is pending, the task is woken. `drains` says
+    /// that the process stops. Called by a task of tokio.
+    pub fn poll_step(
+        &mut self,
+        cx: &mut Context<'_>,
+        drains: bool,
+        out: &mut Vec<u8>,
+    ) -> Poll<Step> {
+        let Some(timer) = &self.timer else {
+            self.begin(out);
+            return Poll::Ready(Step::Send(None));
+        };
+        if drains && self.closes_at.is_none() {
+            let at = Instant::now() + self.hub.settings.drain.mul_f64(fastrand::f64());
+            self.closes_at = Some(at);
+            if at < timer.deadline().into_std() {
+                self.arm(at);
+            }
+        }
+        if let Poll::Ready(step) = self.poll_events(cx, out) {
+            self.ping_at = Instant::now() + self.hub.settings.ping;
+            return Poll::Ready(step);
+        }
+        self.poll_timer(cx, out)
+    }
+
+    fn begin(&mut self, out: &mut Vec<u8>) {
+        self.hub.start_dispatching();
+        out.extend_from_slice(format!("retry: {}\n\n", fastrand::u64(RETRY_MS)).as_bytes());
+        // At different times, also for connections that begin at once.
+        let first = self.hub.settings.ping.mul_f64(0.5 + fastrand::f64() / 2.0);
+        self.ping_at = Instant::now() + first;
+        self.timer = Some(Box::pin(sleep_until(self.ping_at.into())));
+    }
+
+    fn poll_events(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<Step> {
+        let (mut shared, before) = (None, out.len());
+        while shared.is_none() && out.len() < STEP_BYTES_MAX {
+            match self.subscriber.next(cx.waker()) {
+                Next::Event(event) if event.body.len() <= COPIED_BYTES_MAX => {
+                    out.extend_from_slice(&event.body);
+                }
+                Next::Event(event) => shared = Some(event.body.clone()),
+                Next::Gap => {
+                    self.hub.count_gap();
+                    out.extend_from_slice(b"event: gap\ndata: \n\n");
+                }
+                Next::Page(offset) => {
+                    let from = Position { epoch: self.hub.epoch(), offset };
+                    self.hub.want(&self.subscriber, from);
+                }
+                Next::Nothing => break,
+                // What is in the buffer is sent first.
+                Next::End if out.len() == before => return Poll::Ready(Step::End),
+                Next::End => break,
+            }
+        }
+        match out.len() == before && shared.is_none() {
+            true => Poll::Pending,
+            false => Poll::Ready(Step::Send(shared)),
+        }
+    }
+
+    fn poll_timer(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<Step> {
+        loop {
+            let Some(timer) = &mut self.timer else { return Poll::Pending };
+            if timer.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            let now = Instant::now();
+            if self.closes_at.is_some_and(|at| at <= now) {
+                return Poll::Ready(Step::End);
+            }
+            let is_due = self.ping_at <= now;
+            if is_due {
+                self.ping_at = now + self.hub.settings.ping;
+            }
+            self.arm(self.closes_at.map_or(self.ping_at, |at| at.min(self.ping_at)));
+            if is_due {
+                out.extend_from_slice(b":\n\n");
+                return Poll::Ready(Step::Send(None));
+            }
+        }
+    }
+
+    fn arm(&mut self, at: Instant) {
+        // Rounded by the clock of the timers.
+        let at = at + Duration::from_millis(1);
+        if let Some(timer) = &mut self.timer {
+            timer.as_mut().reset(at.into());
+        }
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.hub.unsubscribe(&self.subscriber);
+    }
+}

@@ -1,0 +1,33 @@
+# frozen_string_literal: true
+
+require_relative "../option"
+require_relative "../store_address"
+require_relative "../types/memory"
+require_relative "../types/text"
+
+module Chaton
+  module Config
+    module Options
+      # Event streams, and the log of their messages.
+      LIVE = [
+        Option.in(:live, :live_store, :live, Types::MessageFile.new,
+                  ->(settings) { "sqlite://storage/chaton_#{settings.fetch(:environment)}_live.db" },
+                  "The file with the messages of Chaton.broadcast, which all processes share. The first message or " \
+                  "event stream makes it.",
+                  also: %i[store], default_text: "sqlite://storage/chaton_ENVIRONMENT_live.db"),
+        Option.in(:live, :history_messages, :live, Types::Number.new(100..10_000_000), 100_000,
+                  "Messages that are kept."),
+        Option.in(:live, :history_bytes, :live, Types::Bytes.new((1 << 20)..(1 << 40)), 64 << 20,
+                  "Bytes of messages that are kept."),
+        Option.seconds(:live, :history_s, :live, 1.0..2_592_000.0, 3600.0, "Time for which messages are kept."),
+        Option.seconds(:live, :ping_s, :live, 0.1..3600.0, 20.0,
+                       "Time without a message after which a client is sent a comment, so that it and all proxies " \
+                       "know that the connection is alive."),
+        Option.in(:live, :slow_client, :live, Types::OneOf.new(:gap, :close), :gap,
+                  "What happens to a client that reads so slowly that a thousand messages or a megabyte wait for it: " \
+                  "gap: it catches up from what is kept, and gets the event `gap` if it has missed messages; close: " \
+                  "its connection is closed.")
+      ].freeze
+    end
+  end
+end

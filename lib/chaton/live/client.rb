@@ -1,0 +1,59 @@
+# frozen_string_literal: true
+
+require "json"
+
+module Chaton
+  module Live
+    # The native hub of a process. A forked child makes its own.
+    class Client
+      # @param settings [Config::LiveSettings]
+      def initialize(settings)
+        require_relative "../native"
+        @document = settings.document
+        @lock = Mutex.new
+        @native = Native::Live.new(@document)
+      end
+
+      # @param name [String]
+      # @param data [String]
+      # @param event [String, nil]
+      # @param key [String, nil]
+      # @return [Boolean] whether the message was added
+      def append(name, data, event, key)
+        native.append(name, data, event, key)
+      rescue ForkedError
+        renew
+        retry
+      end
+
+      # @param request [Native::Request] is answered with the events of these names
+      # @param names [Array<String>]
+      # @return [Boolean] false when the headers cannot be sent
+      def stream(request, status, headers, names)
+        native.stream(request, status, headers, names)
+      rescue ForkedError
+        renew
+        retry
+      end
+
+      # @return [Hash{Symbol=>Integer}]
+      def stats = native.stats
+
+      # Ends the hub's thread.
+      def stop
+        @native.stop
+      rescue ForkedError
+        nil
+      end
+
+      private
+
+      attr_reader :native
+
+      def renew
+        former = @native
+        @lock.synchronize { @native = Native::Live.new(@document) if @native.equal?(former) }
+      end
+    end
+  end
+end

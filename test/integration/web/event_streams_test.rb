@@ -1,0 +1,163 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "open3"
+require "support/event_client"
+require "support/process_figures"
+require "support/tls_server"
+
+# Open streams of server-sent events, which hold no thread of Ruby.
+class EventStreamsTest < Minitest::Test
+  include ServerTest
+  include TlsServer
+
+  APP = <<~'RUBY'
+    require "chaton"
+    require "json"
+    run(lambda do |env|
+      name, event, key = env["QUERY_STRING"].split("&").map { |part| part unless part.empty? }
+      case env["PATH_INFO"]
+      when "/say" then [200, {}, [Chaton.broadcast(name, env["rack.input"].read.force_encoding("UTF-8"),
+                                                   event: event, key: key).inspect]]
+      when "/many"
+        Integer(event).times { |at| Chaton.broadcast(name, at.to_s) }
+        [200, {}, ["said"]]
+      when "/bad" then [200, {}, [begin
+        Chaton.broadcast("a\nb", "")
+      rescue ArgumentError => e
+        e.message
+      end]]
+      when "/pid" then [200, {}, [Process.pid.to_s]]
+      else Chaton::EventStream.response(env, *env["PATH_INFO"].delete_prefix("/").split(","))
+      end
+    end)
+  RUBY
+
+  def test_a_message_goes_to_the_streams_of_its_name_and_holds_no_thread
+    server = boot(rackup: APP, config: "workers 0\nthreads 1..1")
+    clients = %w[/a /a,b /b].map { |path| EventClient.new(server.port, path).connect }
+    status, headers = clients.first.head
+    assert_equal [200, "text/event-stream", "no-cache, no-transform", "no"],
+                 [status, *headers.values_at("content-type", "cache-control", "x-accel-buffering")]
+    assert_equal "true", say(server, "a", "one\ntwo")
+    assert_equal "true", say(server, "b", "ü", event: "state")
+    assert_equal "true", say(server, "a", "three")
+    assert_equal %W[one\ntwo three], clients[0].take(2)
+    assert_equal %W[one\ntwo ü three], clients[1].take(3)
+    assert_equal ["state", "ü"], clients[2].next.to_a.drop(1)
+    assert_match(/must not contain CR, LF or NUL/, server.get("/bad").body)
+    # Clients that leave are noticed at once.
+    clients.each(&:close)
+    server.eventually("the connections are gone") { server.status["service"]["web"]["connections"].zero? }
+    assert_equal 0, server.stop
+  end
+
+  def test_a_message_goes_to_all_workers_in_one_order
+    server = boot(rackup: APP, config: "workers 2")
+    clients = Array.new(12) { EventClient.new(server.port, "/a").connect }
+    writers = Array.new(4) { |n| Thread.new { 100.times { |at| say(server, "a", "#{n} #{at}") } } }
+    received = clients.map { |client| client.take(400) }
+    writers.each(&:join)
+    assert_equal 1, received.uniq.size, "all clients get all messages in the same order"
+    4.times { |n| assert_equal(Array.new(100) { |at| "#{n} #{at}" }, received.first.grep(/\A#{n} /)) }
+    assert_equal 0, server.stop
+  end
+
+  def test_a_second_message_with_the_same_key_is_ignored
+    server = boot(rackup: APP, config: "workers 0")
+    client = EventClient.new(server.port, "/a").connect
+    assert_equal "true", say(server, "a", "one", key: "k")
+    assert_equal "false", say(server, "a", "two", key: "k")
+    say(server, "a", "three")
+    assert_equal %w[one three], client.take(2)
+  end
+
+  def test_large_messages_and_a_client_that_does_not_read
+    server = boot(rackup: APP, config: "workers 0\nlive { history_bytes \"64M\" }")
+    slow = EventClient.new(server.port, "/a", receive_bytes_max: 4096).connect
+    fast = EventClient.new(server.port, "/a").connect
+    texts = Array.new(24) { |at| at.to_s.rjust(2, "0") * 524_288 }
+    texts.each do |text|
+      say(server, "a", text)
+      assert_equal text, fast.next.data
+    end
+    # What waited for it was bounded; the rest comes from the log.
+    assert_equal texts, slow.take(texts.size)
+    assert_equal 0, server.stop
+  end
+
+  def test_a_client_that_has_missed_what_the_log_has_deleted_gets_a_gap
+    server = boot(rackup: APP, config: "workers 0\nlive { history_messages 100 }")
+    client = EventClient.new(server.port, "/a", receive_bytes_max: 4096).connect
+    # As much as fits into the buffers of the sockets, and more than waits for one client.
+    8.times { say(server, "a", "x" * 1_000_000) }
+    server.get("/many?a&3000")
+    events = []
+    events << client.next until events.last&.data == "2999"
+    assert_equal 1, events.count { |event| event.type == "gap" }
+    numbers = events.map(&:data).grep(/\A\d/).map(&:to_i)
+    assert_equal numbers, numbers.sort.uniq
+  end
+
+  def test_streams_over_tls_and_http2
+    server = serve(rackup: APP)
+    plain = "https://127.0.0.1:#{port(server)}"
+    streams = %w[--http1.1 --http2].map do |version|
+      Open3.popen2("curl", "-sNk", version, "#{plain}/a")[1].tap { |out| assert_match(/\Aretry: \d+\n\z/, out.gets) }
+    end
+    server.eventually("both are subscribed") { server.status["service"]["web"]["connections"] == 2 }
+    RawClient.open(port(server), tls: @tls.context) do |client|
+      client.write("POST /say?a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello").read_response
+    end
+    streams.each { |out| assert_equal "data: hello\n", [out.gets, out.gets].last }
+    # They end with the server, which waits for them for as long as a part of its stop.
+    assert_equal 0, server.stop
+    streams.each { |out| out.each_line { |line| assert_includes ["\n", ":\n"], line } }
+  end
+
+  def test_a_phased_restart_closes_the_streams_of_the_old_worker_with_a_proper_end
+    server = boot(rackup: APP, config: "workers 1\nshutdown_timeout_s 4")
+    clients = Array.new(20) { EventClient.new(server.port, "/a").connect }
+    server.signal("USR1")
+    server.wait_line(/phased restart done/)
+    clients.each { |client| assert_nil client.next }
+    assert(clients.all? { |client| client.retry_ms.between?(200, 1200) })
+    refute_match(/ERROR|WARN|gave up/, server.log)
+    assert_equal 0, server.stop
+  end
+
+  def test_a_comment_is_sent_when_there_is_nothing_else
+    server = boot(rackup: APP, config: "workers 0\nlive { ping_s 0.2 }")
+    client = EventClient.new(server.port, "/a").connect
+    assert_match(/\Aretry: \d+\n\n\z/, client.chunk)
+    3.times { assert_equal ":\n\n", client.chunk }
+  end
+
+  def test_nothing_is_made_without_use_and_a_removed_log_is_a_gap
+    server = boot(rackup: APP, config: "workers 0\nlive { store \"sqlite://live.db\" }")
+    server.get("/pid")
+    assert_empty Dir[server.path("live.db*")]
+    refute_includes threads(server), "chaton-live"
+    client = EventClient.new(server.port, "/a").connect
+    # A thread gives itself its name.
+    server.eventually("the hub's thread runs") { threads(server).include?("chaton-live") }
+    say(server, "a", "one")
+    assert_equal "one", client.next.data
+    FileUtils.rm_f(Dir[server.path("live.db*")])
+    server.wait_line(/event streams cannot be read now: .*live.db was removed/)
+    say(server, "a", "two")
+    assert_equal "gap", client.next.type
+    assert_equal "two", client.next.data
+  end
+
+  private
+
+  def say(server, name, text, event: nil, key: nil)
+    RawClient.open(server.port) do |client|
+      head = "POST /say?#{[name, event, key].join("&")} HTTP/1.1\r\nHost: h\r\nContent-Length: #{text.bytesize}"
+      client.write("#{head}\r\n\r\n#{text}").read_response.body
+    end
+  end
+
+  def threads(server) = Dir["/proc/#{server.pid}/task/*/comm"].map { |path| File.read(path).chomp }
+end
