@@ -23,11 +23,16 @@ module Chaton
       # @return [Array<String>]
       # @private
       attr_reader :event_stream_names
+      # @return [Float, nil]
+      # @private
+      attr_reader :max_age_s
 
       # @param names [Array<String>]
+      # @param max_age_s [Float, nil]
       # @private
-      def initialize(names)
+      def initialize(names, max_age_s)
         @event_stream_names = names
+        @max_age_s = max_age_s
       end
 
       # @raise [Error] from a server that is not Chaton
@@ -41,10 +46,12 @@ module Chaton
     #
     # @param _env [Hash] of the request
     # @param names [Array<String, Symbol>] one or several
+    # @param max_age [Numeric, nil] seconds after which the client has to ask the application again, which it does by
+    #   itself; until then it comes back without the application
     # @param headers [Hash{String=>String}] further ones
     # @return [Array(Integer, Hash, Body)] for Rack
     # @raise [ArgumentError]
-    def self.response(_env, *names, headers: {})
+    def self.response(_env, *names, max_age: nil, headers: {})
       names = names.flatten.map(&:to_s).uniq
       unless names.size.between?(1, NAMES_MAX)
         raise ArgumentError, "an event stream has 1 to #{NAMES_MAX} names, not #{names.size}"
@@ -53,7 +60,19 @@ module Chaton
       bad = names.find { |name| name.empty? || name.bytesize > 255 || name.match?(/[\r\n\0]/) }
       raise ArgumentError, "this cannot be the name of an event stream: #{bad.inspect}" if bad
 
-      [200, HEADERS.merge(headers), Body.new(names)]
+      [200, HEADERS.merge(headers), Body.new(names, max_age&.to_f)]
+    end
+
+    # Closes all streams of a name at once, in all workers. Their clients come back, and the application decides again:
+    # answer them 204, and browsers stay away.
+    #
+    # @example
+    #   Chaton::EventStream.disconnect("user/7")
+    # @param name [String, Symbol]
+    # @raise [ArgumentError, StoreError]
+    def self.disconnect(name)
+      Live.client.disconnect(name.to_s)
+      nil
     end
   end
 end

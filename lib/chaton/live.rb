@@ -26,6 +26,19 @@ module Chaton
         end
       end
 
+      # Called when a worker serves requests. Where event streams have been used before, their clients come back without
+      # Ruby from now on, elsewhere from the first stream on.
+      #
+      # @param plan [Config::Plan]
+      # @param engine [Native::Web]
+      # @param log [Telemetry::Log]
+      def serve(plan, engine, log:)
+        @engine = engine
+        client if File.exist?(plan.live.file)
+      rescue StoreError => e
+        log.warn("event streams cannot be continued now: #{e.message}")
+      end
+
       # Ends the hub's thread, at the end of a worker.
       def finish
         @client&.stop
@@ -35,7 +48,9 @@ module Chaton
 
       def settled(plan) = plan
 
-      def make_client = Client.new(configured(:live, "live { }"))
+      def make_client
+        Client.new(configured(:live, "live { }")).tap { |client| client.attach(@engine) if @engine }
+      end
     end
   end
 end

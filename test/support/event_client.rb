@@ -6,7 +6,8 @@ require_relative "raw_client"
 class EventClient
   Event = Struct.new(:id, :type, :data)
 
-  attr_reader :last_id, :retry_ms, :head
+  attr_reader :retry_ms, :head
+  attr_accessor :last_id
 
   # @param port [Integer]
   # @param path [String]
@@ -28,6 +29,17 @@ class EventClient
     @client.write(request)
     @head = @client.send(:read_head)
     self
+  end
+
+  # Connects until that works.
+  #
+  # @return [self]
+  def connect_again
+    close
+    sleep((@retry_ms || 0) / 1000.0)
+    connect
+  rescue SystemCallError, EOFError
+    retry
   end
 
   # @return [Event, nil] the next one; nil when the stream has ended

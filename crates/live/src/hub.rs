@@ -9,6 +9,7 @@ use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use chaton_core::event_fd::EventFd;
 use chaton_embedded::Result;
@@ -16,7 +17,8 @@ use parking_lot::{Condvar, Mutex};
 use rustc_hash::FxHashMap;
 
 use crate::log::{unavailable, Log, Position};
-use crate::message::Message;
+use crate::message::{check_name, Message};
+use crate::position::{RequestDigest, Signer, Ticket, Verified};
 use crate::settings::Settings;
 use crate::subscriber::{Event, Subscriber};
 use crate::subscription::Subscription;
@@ -33,8 +35,12 @@ pub(crate) enum Item {
     Event(Arc<str>, Arc<Event>),
     /// A page that a subscriber has asked for; see [`Subscriber::take_page`].
     Page { to: Arc<Subscriber>, events: Vec<Arc<Event>>, read: u64, gap: bool, is_last: bool },
-    /// The log is another one.
-    Replaced(u64),
+    /// All subscriptions of a name end.
+    End(Box<str>, u64),
+    /// The log was read up to an offset; its oldest message is the first.
+    Read { offset: u64, first: u64 },
+    /// The log is another one, whose positions are signed by this; none if it cannot be read now.
+    Replaced(Option<Arc<Signer>>),
 }
 
 #[derive(Default)]
@@ -57,6 +63,8 @@ pub struct HubStats {
     pub delivered: u64,
     /// Times that a client was told that it has missed messages.
     pub gaps: u64,
+    /// Clients that came back without the application.
+    pub resumed: u64,
 }
 
 /// The hub of one process. It belongs to the process that made it.
@@ -72,13 +80,19 @@ pub struct Hub {
     wanted: Mutex<Vec<(Arc<Subscriber>, Position)>>,
     /// Wakes the tail.
     pub(crate) wake_up: EventFd,
-    /// The log's epoch, as the subscribers know it.
-    epoch: AtomicU64,
+    /// Signs positions of the log that is read; none before the first subscription.
+    signer: Mutex<Option<Arc<Signer>>>,
+    /// Ends of subscriptions by name. Positions before them are not valid any more.
+    ends: Mutex<FxHashMap<Box<str>, u64>>,
+    /// The offset up to which events are passed on, and that of the oldest message.
+    read: AtomicU64,
+    first: AtomicU64,
     is_tailing: Mutex<bool>,
     is_dispatching: AtomicBool,
     stops: AtomicBool,
     delivered: AtomicU64,
     gaps: AtomicU64,
+    resumed: AtomicU64,
 }
 
 impl Hub {
@@ -98,12 +112,16 @@ impl Hub {
             has_room: Condvar::new(),
             wanted: Mutex::default(),
             wake_up,
-            epoch: AtomicU64::new(0),
+            signer: Mutex::default(),
+            ends: Mutex::default(),
+            read: AtomicU64::new(0),
+            first: AtomicU64::new(0),
             is_tailing: Mutex::new(false),
             is_dispatching: AtomicBool::new(false),
             stops: AtomicBool::new(false),
             delivered: AtomicU64::new(0),
             gaps: AtomicU64::new(0),
+            resumed: AtomicU64::new(0),
         }))
     }
 
@@ -123,31 +141,69 @@ impl Hub {
         self.log.end()
     }
 
-    /// Subscribes to the messages of these names behind a position; `None`: from now on.
+    /// Ends all subscriptions of a name, in all processes.
+    ///
+    /// # Errors
+    /// As [`Log::append`], and for a name that cannot be one.
+    pub fn disconnect(&self, name: &str) -> std::result::Result<Result<()>, String> {
+        check_name(name)?;
+        Ok(self.log.append_end(name).map(drop))
+    }
+
+    /// Subscribes a client that the application has let in: from now on, or behind the position of the last id that it
+    /// got of these names. After `max_age` it has to ask the application again.
     ///
     /// # Errors
     /// When the log cannot be read, or the operating system gives no thread.
     pub fn subscribe(
         self: &Arc<Self>,
         names: &[&str],
-        from: Option<Position>,
+        last_id: Option<&[u8]>,
+        request: RequestDigest,
+        max_age: Option<Duration>,
     ) -> Result<Subscription> {
-        let from = match from {
-            Some(from) => from,
-            None => self.log.end()?,
-        };
-        self.start_tail()?;
+        self.open()?;
+        let end = self.log.end()?;
+        let names: Vec<Arc<str>> = names.iter().map(|name| Arc::from(*name)).collect();
+        let known = last_id.and_then(|id| self.signer()?.position(id, &names));
+        let ticket = Ticket::new(&names, request, max_age);
+        let gap = last_id.is_some() && known.is_none();
+        Ok(self.add(&names, (known.unwrap_or(end), end.offset), gap, ticket))
+    }
+
+    /// Subscribes a client that comes back with the id of the last event that it got, if that still permits it.
+    pub fn resume(self: &Arc<Self>, id: &[u8], request: RequestDigest) -> Option<Subscription> {
+        let Verified { position, names, ticket } = self.signer()?.verify(id, request)?;
+        let ends = self.ends.lock();
+        let has_ended = names.iter().any(|name| ends.get(&**name) > Some(&position.offset));
+        drop(ends);
+        // An end before the oldest message may be deleted.
+        if has_ended || position.offset + 1 < self.first.load(Relaxed) {
+            return None;
+        }
+        self.resumed.fetch_add(1, Relaxed);
+        Some(self.add(&names, (position, position.offset), false, ticket))
+    }
+
+    fn add(
+        self: &Arc<Self>,
+        names: &[Arc<str>],
+        (from, permitted): (Position, u64),
+        gap: bool,
+        ticket: Ticket,
+    ) -> Subscription {
         let key = self.next_key.fetch_add(1, Relaxed);
         let mut all = self.subscribers.lock();
         let names: Vec<Arc<str>> = names.iter().map(|name| shared(&all, name)).collect();
-        let slow_client = self.settings.slow_client;
-        let subscriber = Arc::new(Subscriber::new(key, names.into(), from.offset, slow_client));
+        let (offsets, slow_client) = ((from.offset, permitted), self.settings.slow_client);
+        let subscriber = Subscriber::new(key, names.into(), offsets, gap, slow_client);
+        let subscriber = Arc::new(subscriber);
         for name in &subscriber.names {
             all.entry(Arc::clone(name)).or_default().insert(key, Arc::clone(&subscriber));
         }
         drop(all);
         self.want(&subscriber, from);
-        Ok(Subscription::new(Arc::clone(self), subscriber))
+        Subscription::new(Arc::clone(self), subscriber, ticket, from.offset)
     }
 
     pub(crate) fn unsubscribe(&self, subscriber: &Subscriber) {
@@ -174,7 +230,8 @@ impl Hub {
         let subscriptions = all.values().map(|of_name| of_name.len() as u64).sum();
         let names = all.len() as u64;
         let (delivered, gaps) = (self.delivered.load(Relaxed), self.gaps.load(Relaxed));
-        HubStats { subscriptions, names, delivered, gaps }
+        let resumed = self.resumed.load(Relaxed);
+        HubStats { subscriptions, names, delivered, gaps, resumed }
     }
 
     pub(crate) fn count_gap(&self) {
@@ -197,17 +254,39 @@ fn shared(all: &FxHashMap<Arc<str>, Subscribers>, name: &str) -> Arc<str> {
 
 /// The side of the tail.
 impl Hub {
-    fn start_tail(self: &Arc<Self>) -> Result<()> {
+    /// Opens the log and starts the thread, with the first call.
+    ///
+    /// # Errors
+    /// When the log cannot be read, or the operating system gives no thread.
+    pub fn open(self: &Arc<Self>) -> Result<()> {
         let mut is_tailing = self.is_tailing.lock();
         if !*is_tailing {
-            let end = self.log.end()?;
-            self.epoch.store(end.epoch, SeqCst);
+            let (end, signer) = self.load()?;
+            *self.signer.lock() = Some(signer);
             let hub = Arc::clone(self);
             chaton_core::thread::spawn("chaton-live", move || tail::run(&hub, end))
                 .map_err(|error| unavailable(format!("no thread for event streams: {error}")))?;
             *is_tailing = true;
         }
         Ok(())
+    }
+
+    /// Reads what positions of the log are signed with; returns its end.
+    fn load(&self) -> Result<(Position, Arc<Signer>)> {
+        let (extent, secret, ends) = self.log.secret()?;
+        *self.ends.lock() = ends.into_iter().map(|(name, at)| (name.into(), at)).collect();
+        self.read.store(extent.last, Relaxed);
+        self.first.store(extent.first, Relaxed);
+        let end = Position { epoch: extent.epoch, offset: extent.last };
+        Ok((end, Arc::new(Signer::new(extent.epoch, &secret))))
+    }
+
+    /// The log is another one than before.
+    pub(crate) fn replace(&self) {
+        // Without a signer clients get no ids, and come back through the application.
+        let signer = self.load().ok().map(|(_, signer)| signer);
+        self.read.store(0, Relaxed);
+        self.put(Item::Replaced(signer));
     }
 
     pub(crate) fn stops(&self) -> bool {
@@ -243,9 +322,14 @@ impl Hub {
 
 /// The side of the connections' thread.
 impl Hub {
-    /// The log's epoch.
-    pub(crate) fn epoch(&self) -> u64 {
-        self.epoch.load(Relaxed)
+    /// What signs positions.
+    pub(crate) fn signer(&self) -> Option<Arc<Signer>> {
+        self.signer.lock().clone()
+    }
+
+    /// The offset up to which events are passed on.
+    pub(crate) fn read(&self) -> u64 {
+        self.read.load(Relaxed)
     }
 
     /// Starts the task that passes events on; called by a task of the connections' thread.
@@ -293,8 +377,24 @@ impl Hub {
                 to.take_page(events, read, gap, is_last);
                 1
             }
-            Item::Replaced(epoch) => {
-                self.epoch.store(epoch, Relaxed);
+            Item::Read { offset, first } => {
+                self.read.store(offset, Relaxed);
+                if self.first.swap(first, Relaxed) != first {
+                    // An end before the oldest message concerns no valid position.
+                    self.ends.lock().retain(|_, at| *at >= first);
+                }
+                1
+            }
+            Item::End(name, offset) => {
+                let all = self.subscribers.lock();
+                let of_name = all.get(&*name).into_iter().flat_map(|of_name| of_name.values());
+                of_name.for_each(|one| one.end(offset));
+                drop(all);
+                self.ends.lock().insert(name, offset);
+                1
+            }
+            Item::Replaced(signer) => {
+                *self.signer.lock() = signer;
                 let all = self.subscribers.lock();
                 all.values().flat_map(|of_name| of_name.values()).for_each(|one| one.restart());
                 all.len()
@@ -311,7 +411,7 @@ impl Item {
             + match self {
                 Self::Event(_, event) => event.body.len(),
                 Self::Page { events, .. } => events.iter().map(|event| event.body.len()).sum(),
-                Self::Replaced(_) => 0,
+                Self::End(..) | Self::Read { .. } | Self::Replaced(_) => 0,
             }
     }
 }

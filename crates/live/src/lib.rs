@@ -13,6 +13,7 @@
 mod hub;
 mod log;
 mod message;
+mod position;
 mod settings;
 mod subscriber;
 mod subscription;
@@ -22,5 +23,6 @@ pub use chaton_embedded::{Error, ErrorKind, Result};
 pub use hub::{Hub, HubStats};
 pub use log::{Log, Position};
 pub use message::Message;
+pub use position::RequestDigest;
 pub use settings::{Settings, SlowClient};
 pub use subscription::{Step, Subscription};

@@ -32,6 +32,7 @@ CREATE TABLE messages(id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL,
     kind INTEGER NOT NULL, name TEXT NOT NULL, event TEXT, key TEXT, data BLOB NOT NULL);
 CREATE INDEX messages_by_name ON messages(name, id);
 CREATE UNIQUE INDEX messages_by_key ON messages(name, key) WHERE key IS NOT NULL;
+CREATE INDEX messages_by_end ON messages(id) WHERE kind = 1;
 CREATE TABLE log(epoch INTEGER NOT NULL, secret BLOB NOT NULL);
 INSERT INTO log VALUES(random() & 0xffffffffffff, randomblob(32));
 ",
@@ -49,13 +50,17 @@ pub struct Position {
     pub offset: u64,
 }
 
-/// A message of the log.
+/// A message of the log, or the end of all subscriptions of a name.
 pub(crate) struct Row<'a> {
     pub offset: u64,
+    pub is_end: bool,
     pub name: &'a str,
     pub event: Option<&'a str>,
     pub data: &'a [u8],
 }
+
+/// Names of which all subscriptions have ended, and the offset of the end.
+pub(crate) type Ends = Vec<(String, u64)>;
 
 /// What one read has found.
 #[derive(Clone, Copy, Debug, Default)]
@@ -98,23 +103,35 @@ impl Log {
     /// # Errors
     /// When the file cannot be written. On a full disk, older messages have been deleted to make room before that.
     pub fn append(&self, message: &Message<'_>) -> Result<Option<u64>> {
-        let mut added = self.try_append(message);
+        self.add(message, false)
+    }
+
+    /// Adds the end of all subscriptions of a name.
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    pub fn append_end(&self, name: &str) -> Result<Option<u64>> {
+        self.add(&Message { name, data: "", event: None, key: None }, true)
+    }
+
+    fn add(&self, message: &Message<'_>, is_end: bool) -> Result<Option<u64>> {
+        let mut added = self.try_append(message, is_end);
         match added.as_ref().map_err(|error| error.kind) {
             Err(ErrorKind::Full) => {
                 self.halve()?;
-                added = self.try_append(message);
+                added = self.try_append(message, is_end);
             }
             // The file was removed or replaced; the next transaction uses the one that is there.
-            Err(ErrorKind::Unavailable) => added = self.try_append(message),
+            Err(ErrorKind::Unavailable) => added = self.try_append(message, is_end),
             _ => {}
         }
         added
     }
 
-    fn try_append(&self, message: &Message<'_>) -> Result<Option<u64>> {
+    fn try_append(&self, message: &Message<'_>, is_end: bool) -> Result<Option<u64>> {
         let now = now_ms();
         self.database.write(false, |tx| {
-            let offset = insert(tx.conn, message, now)?;
+            let offset = insert(tx.conn, message, is_end, now)?;
             if let Some(offset) = offset {
                 self.trim(tx.conn, offset, now)?;
                 tx.notify(CHANNEL);
@@ -158,8 +175,25 @@ impl Log {
     /// # Errors
     /// When the file cannot be read.
     pub fn end(&self) -> Result<Position> {
-        let extent = self.database.read(|conn| extent(conn))?;
+        let extent = self.database.read(extent)?;
         Ok(Position { epoch: extent.epoch, offset: extent.last })
+    }
+
+    /// What positions are signed with, and the ends of subscriptions that the log knows.
+    pub(crate) fn secret(&self) -> Result<(Extent, Vec<u8>, Ends)> {
+        self.database.read(|conn| {
+            let mut secret = Vec::new();
+            let mut ends = Vec::new();
+            let extent = in_one_read(conn, |_| {
+                secret = conn.query_row("SELECT secret FROM log", [], |row| row.get(0))?;
+                let sql = "SELECT name, id FROM messages WHERE kind = 1 ORDER BY id";
+                let mut statement = conn.prepare(sql)?;
+                let rows = statement.query_map([], |row| Ok((row.get(0)?, get(row, 1)?)))?;
+                ends = rows.collect::<rusqlite::Result<_>>()?;
+                Ok(())
+            })?;
+            Ok((extent, secret, ends))
+        })
     }
 
     /// Passes on the messages behind an offset, until `each` returns false.
@@ -172,7 +206,8 @@ impl Log {
         self.database.read_by(reader, |conn| {
             in_one_read(conn, |extent| {
                 extent.read = after(extent);
-                let sql = "SELECT id, name, event, data FROM messages WHERE id > ?1 ORDER BY id";
+                let sql =
+                    "SELECT id, name, event, data, kind FROM messages WHERE id > ?1 ORDER BY id";
                 let mut statement = conn.prepare_cached(sql)?;
                 let mut rows = statement.query([extent.read as i64])?;
                 while let Some(row) = rows.next()? {
@@ -201,7 +236,7 @@ impl Log {
                 extent.read = to;
                 let places = vec!["?"; names.len()].join(",");
                 let sql = format!(
-                    "SELECT id, name, event, data FROM messages WHERE id > ? AND id <= ? AND name IN ({places})
+                    "SELECT id, name, event, data, kind FROM messages WHERE id > ? AND id <= ? AND name IN ({places})
                      ORDER BY id"
                 );
                 let mut statement = conn.prepare_cached(&sql)?;
@@ -223,13 +258,18 @@ impl Log {
     }
 }
 
-fn insert(conn: &Connection, message: &Message<'_>, now: u64) -> rusqlite::Result<Option<u64>> {
+fn insert(
+    conn: &Connection,
+    message: &Message<'_>,
+    is_end: bool,
+    now: u64,
+) -> rusqlite::Result<Option<u64>> {
     let size = (message.name.len() + message.data.len()) as u64;
     let sql = "INSERT INTO messages(at, size, kind, name, event, key, data)
-        SELECT ?1, ?2 + ifnull((SELECT size FROM messages ORDER BY id DESC LIMIT 1), 0), 0, ?3, ?4, ?5, ?6
+        SELECT ?1, ?2 + ifnull((SELECT size FROM messages ORDER BY id DESC LIMIT 1), 0), ?7, ?3, ?4, ?5, ?6
         WHERE true ON CONFLICT DO NOTHING RETURNING id";
     let Message { name, data, event, key } = *message;
-    let values = params![now as i64, size as i64, name, event, key, data.as_bytes()];
+    let values = params![now as i64, size as i64, name, event, key, data.as_bytes(), is_end];
     conn.prepare_cached(sql)?.query_row(values, |row| get(row, 0)).optional()
 }
 
@@ -244,7 +284,8 @@ fn pass(
 ) -> rusqlite::Result<bool> {
     let (name, event, data) = (row.get_ref(1)?, row.get_ref(2)?, row.get_ref(3)?);
     let event = event.as_str_or_null()?;
-    Ok(each(&Row { offset: get(row, 0)?, name: name.as_str()?, event, data: data.as_blob()? }))
+    let (offset, is_end) = (get(row, 0)?, row.get(4)?);
+    Ok(each(&Row { offset, is_end, name: name.as_str()?, event, data: data.as_blob()? }))
 }
 
 /// Reads with one view of the file.

@@ -49,8 +49,8 @@ struct State {
 /// What a subscriber does next.
 #[derive(Debug)]
 pub(crate) enum Next {
-    /// Its client is told that it has missed messages.
-    Gap,
+    /// Its client is told that it has missed messages before this offset.
+    Gap(u64),
     Event(Arc<Event>),
     /// It asks for the page behind this offset.
     Page(u64),
@@ -65,23 +65,31 @@ pub(crate) struct Subscriber {
     /// Key among the subscribers of a name.
     pub key: u64,
     pub names: Box<[Arc<str>]>,
+    /// Ends up to this offset were before the application let the client in.
+    permitted: u64,
     slow_client: SlowClient,
     state: Mutex<State>,
 }
 
 impl Subscriber {
     /// One that has asked for the page behind `offset`.
-    pub fn new(key: u64, names: Box<[Arc<str>]>, offset: u64, slow_client: SlowClient) -> Self {
+    pub fn new(
+        key: u64,
+        names: Box<[Arc<str>]>,
+        (offset, permitted): (u64, u64),
+        gap: bool,
+        slow_client: SlowClient,
+    ) -> Self {
         let state = State {
             queue: VecDeque::new(),
             bytes: 0,
             mode: Mode::CatchingUp,
             seen: offset,
-            gap: false,
+            gap,
             closed: false,
             waker: None,
         };
-        Self { key, names, slow_client, state: Mutex::new(state) }
+        Self { key, names, permitted, slow_client, state: Mutex::new(state) }
     }
 
     /// A new event.
@@ -119,10 +127,25 @@ impl Subscriber {
     /// The log was replaced by another one: what was not sent of the old one is lost.
     pub fn restart(&self) {
         let mut state = self.state.lock();
-        state.gap = true;
-        state.seen = 0;
+        (state.gap, state.seen, state.bytes) = (true, 0, 0);
+        state.queue.clear();
         state.mode = Mode::Live;
         state.wake();
+    }
+
+    /// All subscriptions of one of its names end with the message of this offset.
+    pub fn end(&self, offset: u64) {
+        let mut state = self.state.lock();
+        if offset > self.permitted {
+            state.closed = true;
+            state.wake();
+        }
+    }
+
+    /// Whether nothing waits for it, and each new event would.
+    pub fn is_current(&self) -> bool {
+        let state = self.state.lock();
+        state.mode == Mode::Live && state.queue.is_empty()
     }
 
     /// Takes what comes next; the task of `waker` is woken when there is something.
@@ -132,7 +155,7 @@ impl Subscriber {
             return Next::End;
         }
         if std::mem::take(&mut state.gap) {
-            return Next::Gap;
+            return Next::Gap(state.queue.front().map_or(state.seen, |event| event.offset - 1));
         }
         if let Some(event) = state.queue.pop_front() {
             state.bytes -= event.body.len();
@@ -166,7 +189,7 @@ mod tests {
     use super::*;
 
     fn subscriber(slow_client: SlowClient) -> Subscriber {
-        Subscriber::new(1, Box::new([]), 10, slow_client)
+        Subscriber::new(1, Box::new([]), (10, 10), false, slow_client)
     }
 
     fn event(offset: u64, len: usize) -> Arc<Event> {
@@ -176,7 +199,7 @@ mod tests {
     /// All that comes next, as text.
     fn drain(subscriber: &Subscriber) -> Vec<String> {
         let next = || match subscriber.next(Waker::noop()) {
-            Next::Gap => Some("gap".into()),
+            Next::Gap(offset) => Some(format!("gap {offset}")),
             Next::Event(event) => Some(format!("{}", event.offset)),
             Next::Page(offset) => Some(format!("page {offset}")),
             Next::Nothing => None,
@@ -231,9 +254,9 @@ mod tests {
     fn a_gap_is_told_before_what_comes_behind_it() {
         let subscriber = subscriber(SlowClient::Gap);
         subscriber.take_page(vec![event(50, 1)], 60, true, true);
-        assert_eq!(drain(&subscriber), ["gap", "50"]);
+        assert_eq!(drain(&subscriber), ["gap 49", "50"]);
         subscriber.restart();
         subscriber.push(&event(1, 1));
-        assert_eq!(drain(&subscriber), ["gap", "1"]);
+        assert_eq!(drain(&subscriber), ["gap 0", "1"]);
     }
 }

@@ -11,12 +11,15 @@ use tokio::time::{sleep_until, Sleep};
 
 use crate::hub::Hub;
 use crate::log::Position;
+use crate::position::Ticket;
 use crate::subscriber::{Next, Subscriber};
 
 /// Events up to this size are copied together into one buffer; larger ones are shared by all connections.
 const COPIED_BYTES_MAX: usize = 8 << 10;
 /// Bytes of such a buffer after which it is sent.
 const STEP_BYTES_MAX: usize = 32 << 10;
+/// Time after which an id is given again with the next comment.
+const RENEWED: Duration = Duration::from_secs(120);
 /// Clients of a process that was killed come back within this time, and not all at once (ms).
 const RETRY_MS: std::ops::Range<u64> = 200..1200;
 
@@ -33,17 +36,43 @@ pub enum Step {
 pub struct Subscription {
     hub: Arc<Hub>,
     subscriber: Arc<Subscriber>,
+    ticket: Ticket,
+    /// The offset of the last id.
+    offset: u64,
+    /// When the id is given again, so that it does not expire.
+    renew_at: Instant,
     /// Armed at the next comment or at the end; none before the first poll.
     timer: Option<Pin<Box<Sleep>>>,
     /// When the client is to be sent something, events or a comment.
     ping_at: Instant,
-    /// When the connection is closed because the process stops.
+    /// When the connection is closed, because the process stops or the application has to be asked again.
     closes_at: Option<Instant>,
+    /// The process stops.
+    drains: bool,
 }
 
 impl Subscription {
-    pub(crate) fn new(hub: Arc<Hub>, subscriber: Arc<Subscriber>) -> Self {
-        Self { hub, subscriber, timer: None, ping_at: Instant::now(), closes_at: None }
+    pub(crate) fn new(
+        hub: Arc<Hub>,
+        subscriber: Arc<Subscriber>,
+        ticket: Ticket,
+        offset: u64,
+    ) -> Self {
+        let now = Instant::now();
+        let closes_at = ticket.time_left().map(|left| now + left);
+        let (ping_at, renew_at, timer) = (now, now, None);
+        Self { hub, subscriber, ticket, offset, renew_at, timer, ping_at, closes_at, drains: false }
+    }
+
+    /// Adds the id of the message with this offset.
+    fn append_id(&mut self, offset: u64, out: &mut Vec<u8>) {
+        if let Some(signer) = self.hub.signer() {
+            out.extend_from_slice(b"id: ");
+            signer.append_id(&self.ticket, offset, out);
+            out.push(b'\n');
+        }
+        self.offset = offset;
+        self.renew_at = Instant::now() + RENEWED;
     }
 
     /// What the connection does next; `out` gets bytes to send. If that is pending, the task is woken. `drains` says
@@ -54,14 +83,15 @@ impl Subscription {
         drains: bool,
         out: &mut Vec<u8>,
     ) -> Poll<Step> {
-        let Some(timer) = &self.timer else {
+        let Some(armed_at) = self.timer.as_ref().map(|timer| timer.deadline().into_std()) else {
             self.begin(out);
             return Poll::Ready(Step::Send(None));
         };
-        if drains && self.closes_at.is_none() {
+        if drains && !std::mem::replace(&mut self.drains, true) {
             let at = Instant::now() + self.hub.settings.drain.mul_f64(fastrand::f64());
+            let at = self.closes_at.map_or(at, |before| before.min(at));
             self.closes_at = Some(at);
-            if at < timer.deadline().into_std() {
+            if at < armed_at {
                 self.arm(at);
             }
         }
@@ -74,11 +104,14 @@ impl Subscription {
 
     fn begin(&mut self, out: &mut Vec<u8>) {
         self.hub.start_dispatching();
-        out.extend_from_slice(format!("retry: {}\n\n", fastrand::u64(RETRY_MS)).as_bytes());
+        out.extend_from_slice(format!("retry: {}\n", fastrand::u64(RETRY_MS)).as_bytes());
+        self.append_id(self.offset, out);
+        out.push(b'\n');
         // At different times, also for connections that begin at once.
         let first = self.hub.settings.ping.mul_f64(0.5 + fastrand::f64() / 2.0);
         self.ping_at = Instant::now() + first;
-        self.timer = Some(Box::pin(sleep_until(self.ping_at.into())));
+        let at = self.closes_at.map_or(self.ping_at, |at| at.min(self.ping_at));
+        self.timer = Some(Box::pin(sleep_until(at.into())));
     }
 
     fn poll_events(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<Step> {
@@ -86,15 +119,21 @@ impl Subscription {
         while shared.is_none() && out.len() < STEP_BYTES_MAX {
             match self.subscriber.next(cx.waker()) {
                 Next::Event(event) if event.body.len() <= COPIED_BYTES_MAX => {
+                    self.append_id(event.offset, out);
                     out.extend_from_slice(&event.body);
                 }
-                Next::Event(event) => shared = Some(event.body.clone()),
-                Next::Gap => {
+                Next::Event(event) => {
+                    self.append_id(event.offset, out);
+                    shared = Some(event.body.clone());
+                }
+                Next::Gap(offset) => {
                     self.hub.count_gap();
+                    self.append_id(offset, out);
                     out.extend_from_slice(b"event: gap\ndata: \n\n");
                 }
                 Next::Page(offset) => {
-                    let from = Position { epoch: self.hub.epoch(), offset };
+                    let epoch = self.hub.signer().map_or(0, |signer| signer.epoch);
+                    let from = Position { epoch, offset };
                     self.hub.want(&self.subscriber, from);
                 }
                 Next::Nothing => break,
@@ -125,10 +164,21 @@ impl Subscription {
             }
             self.arm(self.closes_at.map_or(self.ping_at, |at| at.min(self.ping_at)));
             if is_due {
-                out.extend_from_slice(b":\n\n");
+                self.ping(now, out);
                 return Poll::Ready(Step::Send(None));
             }
         }
+    }
+
+    fn ping(&mut self, now: Instant, out: &mut Vec<u8>) {
+        // Read before it is known that nothing waits.
+        let read = self.hub.read();
+        out.extend_from_slice(b":\n");
+        let offset = if self.subscriber.is_current() { read.max(self.offset) } else { self.offset };
+        if now >= self.renew_at {
+            self.append_id(offset, out);
+        }
+        out.push(b'\n');
     }
 
     fn arm(&mut self, at: Instant) {

@@ -91,19 +91,25 @@ impl Tail<'_> {
         let begin = |extent: &Extent| match at.epoch == extent.epoch {
             true => at.offset,
             false => {
-                hub.put(Item::Replaced(extent.epoch));
+                hub.replace();
                 0
             }
         };
         let extent = hub.log.read_all(&self.reader, begin, |row| {
-            if let Some(name) = hub.subscribed(row.name) {
+            if row.is_end {
+                hub.put(Item::End(row.name.into(), row.offset));
+            } else if let Some(name) = hub.subscribed(row.name) {
                 let body = encode(row.event, row.data);
                 hub.put(Item::Event(name, Arc::new(Event { offset: row.offset, body })));
             }
             left -= 1;
             left > 0
         })?;
-        self.at = Position { epoch: extent.epoch, offset: extent.read };
+        let read = Position { epoch: extent.epoch, offset: extent.read };
+        if read != self.at {
+            self.at = read;
+            hub.put(Item::Read { offset: read.offset, first: extent.first });
+        }
         Ok(left == 0)
     }
 
@@ -121,6 +127,10 @@ impl Tail<'_> {
         if is_behind {
             let names = &subscriber.names;
             extent = self.hub.log.read_names(&self.reader, names, range, |row| {
+                if row.is_end {
+                    subscriber.end(row.offset);
+                    return true;
+                }
                 let body = encode(row.event, row.data);
                 bytes += body.len();
                 events.push(Arc::new(Event { offset: row.offset, body }));

@@ -23,6 +23,7 @@ use crate::config::{Config, Listener, ListenerKind};
 use crate::disk::DISK_THREADS_MAX;
 use crate::error::Error;
 use crate::exchange::Exchange;
+use crate::feeder::Resumer;
 use crate::server_state::ServerState;
 use crate::socket;
 use crate::static_files::StaticFiles;
@@ -100,6 +101,11 @@ impl Engine {
     /// Reads the files of the certificates again.
     pub fn reload_certificates(&self) {
         self.tls.iter().for_each(|listener| listener.reload());
+    }
+
+    /// Has clients that come back to an event stream answered by this; the first one stays.
+    pub fn set_resumer(&self, resumer: Arc<dyn Resumer>) {
+        let _ = self.shared.resumer.set(resumer);
     }
 
     /// The counters so far.

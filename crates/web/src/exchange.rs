@@ -27,7 +27,9 @@ use crate::head::{RequestHead, Version};
 use crate::pending_response::{Capacity, ClientGone, PendingResponse, ResponsePhase};
 use crate::request_body::RequestBody;
 use crate::request_start;
-use crate::response_head::{head_len, CompressionOffer, ResponseFraming};
+use crate::response_head::{
+    head_len, BodySize, CompressionOffer, ResponseContext, ResponseFraming, ResponseHead,
+};
 use crate::send_buffer::SpoolWrite;
 use crate::server_timing::ServerTiming;
 use crate::streamed_body::CONNECTION_ENDED;
@@ -546,6 +548,13 @@ impl Exchange {
     }
 }
 
+/// Proxies must neither store, compress nor collect events (`Chaton::EventStream::HEADERS`).
+const EVENT_STREAM_HEADERS: [(&[u8], &[u8]); 3] = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+];
+
 /// As long as a disk may take for one response.
 const RELIEF_WAIT: Duration = Duration::from_secs(1);
 
@@ -569,6 +578,27 @@ impl Exchange {
             Arc::clone(self).wake();
         }
         drop(unused);
+    }
+
+    /// Answers with the head of an event stream, for a client that comes back to it; see [`Exchange::begin_fed`].
+    pub fn begin_events(self: &Arc<Self>, feeder: Box<dyn Feeder>) {
+        let context = ResponseContext {
+            version: self.head.version,
+            is_head: false,
+            keep_alive: false,
+            compression: None,
+            timing: None,
+        };
+        let head = ResponseHead::new(self.take_buffer(), 200, &context).and_then(|mut head| {
+            for (name, value) in EVENT_STREAM_HEADERS {
+                head.header(name, value)?;
+            }
+            head.finish(BodySize::Unknown)
+        });
+        // These headers are good.
+        if let Ok(head) = head {
+            self.begin_fed(head.bytes, head.framing, feeder);
+        }
     }
 
     /// Adds bytes to a streamed body. They are taken even without capacity, into memory; after

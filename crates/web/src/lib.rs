@@ -72,7 +72,7 @@ pub use config::{Config, Listener, ListenerKind, ProxyBind};
 pub use engine::Engine;
 pub use error::Error;
 pub use exchange::{own_request_id, Exchange};
-pub use feeder::{FeedStep, Feeder};
+pub use feeder::{FeedStep, Feeder, Resumed, Resumer};
 pub use file_answer::FileAnswer;
 pub use forwarded::{
     Forwarded, ForwardedHeader, ForwardedSettings, Network, Peer, Trust, UnlistedPeers,

@@ -3,7 +3,7 @@
 use std::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst,
 };
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use chaton_core::clock;
@@ -17,6 +17,7 @@ use crate::access_log::LogBuffer;
 use crate::config::Config;
 use crate::connection_registry::{ConnectionRegistry, IdleMark};
 use crate::exchange::{Exchange, ExchangeContext};
+use crate::feeder::{Resumed, Resumer};
 use crate::head::{excess, HeadError};
 use crate::line_gate::LineGate;
 use crate::relays::Relays;
@@ -54,6 +55,8 @@ pub(crate) struct ServerState {
     pub feed: Arc<dyn Feed<Exchange>>,
     pub static_files: Option<Arc<StaticFiles>>,
     pub log: LogBuffer,
+    /// Answers clients that come back to an event stream.
+    pub resumer: OnceLock<Arc<dyn Resumer>>,
     pub registry: ConnectionRegistry,
     pub handshakes: Handshakes,
     /// Bodies over HTTP/2 that have widened the window of their connection.
@@ -100,6 +103,7 @@ impl ServerState {
             counters,
             feed,
             static_files: None,
+            resumer: OnceLock::new(),
             registry: ConnectionRegistry::default(),
             handshakes: Handshakes::default(),
             http2_shares: AtomicUsize::new(0),
@@ -171,6 +175,12 @@ impl ServerState {
                 StaticOutcome::Missing => {}
             }
         }
+        if let Some(exchange) = self.resume(exchange) {
+            self.submit_now(exchange);
+        }
+    }
+
+    fn submit_now(&self, exchange: Arc<Exchange>) {
         if let Err(exchange) = self.feed.submit(exchange) {
             exchange.shed();
         }
@@ -179,6 +189,32 @@ impl ServerState {
         if submitted >= FLUSH_AFTER {
             self.flush_submitted();
         }
+    }
+
+    /// Lets a client come back to an event stream without Ruby. Returns other requests.
+    fn resume(&self, exchange: Arc<Exchange>) -> Option<Arc<Exchange>> {
+        let Some(resumer) = self.resumer.get() else { return Some(exchange) };
+        let Some(id) = exchange.head().header("last-event-id") else { return Some(exchange) };
+        match resumer.resume(&exchange, id) {
+            Resumed::Answered => return None,
+            Resumed::After(Duration::ZERO) => return Some(exchange),
+            Resumed::After(time) => {
+                let feed = Arc::clone(&self.feed);
+                tokio::spawn(async move {
+                    tokio::time::sleep(time).await;
+                    // Its client may have left.
+                    if exchange.is_gone() {
+                        return;
+                    }
+                    if let Err(exchange) = feed.submit(exchange) {
+                        exchange.shed();
+                    }
+                    feed.flush();
+                });
+            }
+            Resumed::Refused => exchange.shed(),
+        }
+        None
     }
 
     /// Looks for a static file on a thread that may wait for the disk, and hands the request over

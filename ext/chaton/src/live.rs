@@ -2,15 +2,19 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
-use chaton_live::{Hub, Message, Settings, Step, Subscription};
-use chaton_web::{FeedStep, Feeder};
+use chaton_live::{Hub, Message, RequestDigest, Settings, Step, Subscription};
+use chaton_web::{Exchange, FeedStep, Feeder, Resumed, Resumer};
+use parking_lot::Mutex;
+
 use magnus::{function, method, prelude::*, Error, RArray, RHash, RModule, RString, Ruby, Value};
 
 use crate::document_sections::parse;
 use crate::error;
 use crate::gvl::{check_interrupts, without_gvl_to_the_end};
 use crate::handle::Handle;
+use crate::web::engine::RbWeb;
 use crate::web::request::Request;
 
 /// The hub of this process.
@@ -34,6 +38,64 @@ impl Feeder for SubscriptionFeeder {
     }
 }
 
+/// Time between two clients that come back and have to ask the application: it does other work, too.
+const ADMITTED_EVERY: Duration = Duration::from_millis(5);
+/// So many are let through at once.
+const ADMITTED_AT_ONCE: u32 = 20;
+/// Longest wait for that; later ones try again by themselves.
+const ADMISSION_WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// Lets clients come back without Ruby.
+struct HubResumer {
+    hub: Arc<Hub>,
+    /// When the next client may ask the application.
+    next: Mutex<Instant>,
+}
+
+impl Resumer for HubResumer {
+    fn resume(&self, exchange: &Arc<Exchange>, id: &[u8]) -> Resumed {
+        let head = exchange.head();
+        // What another site may read is decided by headers that only the application knows (CORS).
+        let is_plain = head.get(head.method) == b"GET" && head.header("origin").is_none();
+        let subscription = match is_plain {
+            true => self.hub.resume(id, request_digest(exchange)),
+            false => None,
+        };
+        match subscription {
+            Some(subscription) => {
+                exchange.begin_events(Box::new(SubscriptionFeeder(subscription)));
+                Resumed::Answered
+            }
+            None => self.admit(Instant::now()),
+        }
+    }
+}
+
+impl HubResumer {
+    fn admit(&self, now: Instant) -> Resumed {
+        let mut next = self.next.lock();
+        let at = (*next).max(now - ADMITTED_EVERY * ADMITTED_AT_ONCE);
+        let wait = at.saturating_duration_since(now);
+        if wait > ADMISSION_WAIT_MAX {
+            return Resumed::Refused;
+        }
+        *next = at + ADMITTED_EVERY;
+        Resumed::After(wait)
+    }
+}
+
+/// What the application may have decided by.
+fn request_digest(exchange: &Exchange) -> RequestDigest {
+    let head = exchange.head();
+    let scheme: &[u8] = if exchange.is_https() { b"https" } else { b"http" };
+    let of_client = ["host", "cookie", "authorization"];
+    let headers = head.headers.iter().map(|(name, value)| (head.get(*name), head.get(*value)));
+    let headers = headers
+        .filter(|(name, _)| of_client.iter().any(|one| name.eq_ignore_ascii_case(one.as_bytes())));
+    let parts = headers.flat_map(|(name, value)| [name, value]);
+    RequestDigest::new([scheme, head.get(head.target)].into_iter().chain(parts))
+}
+
 impl RbLive {
     fn new(settings: String) -> Result<Self, Error> {
         let settings: Settings = parse("live", &settings)?;
@@ -55,20 +117,47 @@ impl RbLive {
         Ok(run(|| hub.append(&message))?.is_some())
     }
 
-    /// Answers a request with the events of these names from now on. False, and nothing is done, when the head is not of
-    /// the common shape.
+    /// Answers a request with the events of these names, from now on or behind its `Last-Event-ID`. After `max_age_s` the
+    /// client has to ask again. False, and nothing is done, when the head is not of the common shape.
     fn stream(
         &self,
         request: &Request,
         status: Value,
         headers: Value,
         names: RArray,
+        max_age_s: Option<f64>,
     ) -> Result<bool, Error> {
         let hub = self.0.get()?;
         let names: Vec<String> = names.to_vec()?;
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let subscription = run(|| hub.subscribe(&names, None))?;
+        let max_age = max_age_s.and_then(|age| Duration::try_from_secs_f64(age).ok());
+        let exchange = request.open()?;
+        let id = exchange.head().header("last-event-id");
+        let digest = request_digest(&exchange);
+        let subscription = run(|| hub.subscribe(&names, id, digest, max_age))?;
         request.begin_fed(status, headers, Box::new(SubscriptionFeeder(subscription)))
+    }
+
+    /// Ends all streams of a name, in all processes.
+    fn disconnect(&self, name: String) -> Result<(), Error> {
+        let hub = self.0.get()?;
+        let mut wrong = None;
+        run(|| match hub.disconnect(&name) {
+            Ok(done) => done,
+            Err(why) => {
+                wrong = Some(why);
+                Ok(())
+            }
+        })?;
+        wrong.map_or(Ok(()), |why| Err(error::argument(why)))
+    }
+
+    /// Has clients that come back answered without Ruby.
+    fn attach(&self, web: &RbWeb) -> Result<(), Error> {
+        let hub = self.0.get()?;
+        run(|| hub.open())?;
+        let next = Mutex::new(Instant::now());
+        web.set_resumer(Arc::new(HubResumer { hub: Arc::clone(hub), next }))
     }
 
     fn stats(ruby: &Ruby, rb_self: &Self) -> Result<RHash, Error> {
@@ -78,6 +167,7 @@ impl RbLive {
         hash.aset(ruby.to_symbol("names"), stats.names)?;
         hash.aset(ruby.to_symbol("delivered"), stats.delivered)?;
         hash.aset(ruby.to_symbol("gaps"), stats.gaps)?;
+        hash.aset(ruby.to_symbol("resumed"), stats.resumed)?;
         Ok(hash)
     }
 
@@ -103,7 +193,9 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     let class = native.define_class("Live", ruby.class_object())?;
     class.define_singleton_method("new", function!(RbLive::new, 1))?;
     class.define_method("append", method!(RbLive::append, 4))?;
-    class.define_method("stream", method!(RbLive::stream, 4))?;
+    class.define_method("stream", method!(RbLive::stream, 5))?;
+    class.define_method("disconnect", method!(RbLive::disconnect, 1))?;
+    class.define_method("attach", method!(RbLive::attach, 1))?;
     class.define_method("stats", method!(RbLive::stats, 0))?;
     class.define_method("stop", method!(RbLive::stop, 0))?;
     Ok(())

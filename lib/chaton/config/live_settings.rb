@@ -9,9 +9,12 @@ module Chaton
     # Settings of event streams. Each field is an option of `live { }`, see docs/CONFIGURATION.md; `drain_s` is the time
     # over which a worker that stops closes its streams.
     LiveSettings = Struct.new(*Options.in(:live).map(&:name), :drain_s, keyword_init: true) do
+      # @return [String] path of the log
+      def file = StoreAddress.file(live_store)
+
       # @return [String] JSON, as the native extension takes it
       def document
-        JSON.generate({ path: StoreAddress.file(live_store), history_messages: history_messages,
+        JSON.generate({ path: file, history_messages: history_messages,
                         history_bytes: history_bytes, history_s: history_s, ping_s: ping_s, slow_client: slow_client,
                         drain_s: drain_s })
       end

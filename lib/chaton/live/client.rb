@@ -28,13 +28,25 @@ module Chaton
 
       # @param request [Native::Request] is answered with the events of these names
       # @param names [Array<String>]
+      # @param max_age_s [Float, nil]
       # @return [Boolean] false when the headers cannot be sent
-      def stream(request, status, headers, names)
-        native.stream(request, status, headers, names)
+      def stream(request, status, headers, names, max_age_s)
+        native.stream(request, status, headers, names, max_age_s)
       rescue ForkedError
         renew
         retry
       end
+
+      # @param name [String] all of its streams are closed
+      def disconnect(name)
+        native.disconnect(name)
+      rescue ForkedError
+        renew
+        retry
+      end
+
+      # @param engine [Native::Web] whose clients come back without Ruby
+      def attach(engine) = native.attach(engine)
 
       # @return [Hash{Symbol=>Integer}]
       def stats = native.stats

@@ -38,6 +38,7 @@ module Chaton
         envs = templates
         Web::WarmUp.new(@plan, app: @app, template: envs.first, log: @log).call
         @engine = Native::Web.start(native_pool, listeners, envs)
+        Live.serve(@plan, @engine, log: @log)
       end
 
       # Reads the files of the certificates again.

@@ -95,7 +95,7 @@ module Chaton
         return unless @body.respond_to?(:event_stream_names)
         return if bodyless?
 
-        Live.client.stream(@request, @status, @headers, @body.event_stream_names) or
+        Live.client.stream(@request, @status, @headers, @body.event_stream_names, @body.max_age_s) or
           raise ResponseError, "the headers cannot be sent: #{@headers.inspect[0, 200]}"
       end
 

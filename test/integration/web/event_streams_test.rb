@@ -27,8 +27,14 @@ class EventStreamsTest < Minitest::Test
       rescue ArgumentError => e
         e.message
       end]]
+      when "/end"
+        Chaton::EventStream.disconnect(name)
+        [200, {}, ["ended"]]
       when "/pid" then [200, {}, [Process.pid.to_s]]
-      else Chaton::EventStream.response(env, *env["PATH_INFO"].delete_prefix("/").split(","))
+      else
+        File.write("asked", "#{env["PATH_INFO"]}\n", mode: "a")
+        next [204, {}, []] if File.exist?("forbidden")
+        Chaton::EventStream.response(env, *env["PATH_INFO"].delete_prefix("/").split(","), max_age: event&.to_f)
       end
     end)
   RUBY
@@ -103,13 +109,18 @@ class EventStreamsTest < Minitest::Test
     server = serve(rackup: APP)
     plain = "https://127.0.0.1:#{port(server)}"
     streams = %w[--http1.1 --http2].map do |version|
-      Open3.popen2("curl", "-sNk", version, "#{plain}/a")[1].tap { |out| assert_match(/\Aretry: \d+\n\z/, out.gets) }
+      Open3.popen2("curl", "-sNk", version,
+                   "#{plain}/a")[1].tap { |out|
+        assert_match(/\Aretry: \d+\nid: \S+\n\n\z/, Array.new(3) {
+                                                      out.gets
+                                                    }.join)
+      }
     end
     server.eventually("both are subscribed") { server.status["service"]["web"]["connections"] == 2 }
     RawClient.open(port(server), tls: @tls.context) do |client|
       client.write("POST /say?a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello").read_response
     end
-    streams.each { |out| assert_equal "data: hello\n", [out.gets, out.gets].last }
+    streams.each { |out| assert_match(/\Aid: \S+\ndata: hello\n\n\z/, Array.new(3) { out.gets }.join) }
     # They end with the server, which waits for them for as long as a part of its stop.
     assert_equal 0, server.stop
     streams.each { |out| out.each_line { |line| assert_includes ["\n", ":\n"], line } }
@@ -126,10 +137,93 @@ class EventStreamsTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
+  def test_every_client_gets_every_message_once_and_in_order_over_kills_and_phased_restarts
+    server = boot(rackup: APP, config: "workers 2\nshutdown_timeout_s 4")
+    clients = Array.new(30) { |at| EventClient.new(server.port, "/#{%w[a b c][at % 3]}").connect }
+    readers = clients.map { |client| Thread.new { read_until(client, "last") } }
+    said = Thread.new do
+      200.times do |at|
+        %w[a b c].each { |name| say_again(server, name, at.to_s, "k#{at}") }
+        sleep 0.02
+      end
+    end
+    3.times do
+      server.eventually("a worker to kill") { server.workers.size == 2 }
+      server.signal("KILL", server.workers.first)
+      server.wait_line(/worker .*(?:died|killed|SIGKILL)/i)
+    end
+    server.signal("USR1")
+    server.wait_line(/phased restart done/)
+    said.join
+    asked = server.read("asked").lines.size
+    %w[a b c].each { |name| say_again(server, name, "last", "last") }
+    received = readers.map(&:value)
+    assert_equal [Array.new(200, &:to_s)], received.uniq
+    assert_operator asked, :<=, clients.size + 5, "clients come back without the application"
+    assert_equal 0, server.stop
+  end
+
+  def test_a_position_is_valid_for_its_own_request_only
+    server = boot(rackup: APP, config: "workers 0")
+    cookie = { "Cookie" => "session=me" }
+    client = EventClient.new(server.port, "/a", headers: cookie).connect
+    say(server, "a", "one")
+    client.next
+    good = client.last_id
+    client.close
+    say(server, "a", "two")
+    assert_equal ["two", 1], come_back(server, "/a", good, cookie), "the application is not asked"
+    forged = good.dup.tap { |id| id[40] = id[40] == "A" ? "B" : "A" }
+    refused = [
+      ["/a", good, {}], ["/a?x", good, cookie], ["/a", good, { "Cookie" => "session=you" }], ["/a", forged, cookie],
+      ["/a", "x" * 257, cookie], ["/a", good, { **cookie, "Origin" => "https://elsewhere" }], ["/b", good, cookie]
+    ]
+    refused.each.with_index(2) do |(path, id, headers), asked|
+      come_back(server, path, id, headers, wait: false)
+      server.eventually("#{path} #{id} #{headers} asks") { server.read("asked").lines.size == asked }
+    end
+    # One whose position was genuine goes on where it was once the application has let it in.
+    assert_equal "two", come_back(server, "/a", good, { "Cookie" => "session=new" }).first
+    assert_equal "gap", EventClient.new(server.port, "/a").tap { |one| one.last_id = forged }.connect.next.type
+    assert_equal 0, server.stop
+  end
+
+  def test_streams_of_a_name_end_everywhere_and_their_clients_ask_again
+    server = boot(rackup: APP, config: "workers 2")
+    clients = Array.new(10) { EventClient.new(server.port, "/a,user").connect }
+    other = EventClient.new(server.port, "/a").connect
+    say(server, "a", "one")
+    clients.each { |client| assert_equal "one", client.next.data }
+    server.get("/end?user")
+    clients.each { |client| assert_nil client.next }
+    asked = server.read("asked").lines.size
+    assert_equal 200, clients[0].connect.head.first
+    server.write("forbidden", "")
+    assert_equal 204, clients[1].connect.head.first
+    assert_equal asked + 2, server.read("asked").lines.size
+    say(server, "a", "two")
+    assert_equal %w[two two], [clients[0].next.data, other.take(2).last]
+    # Once it was let in, it comes back without the application again.
+    clients[0].close
+    assert_equal 200, clients[0].connect.head.first
+    assert_equal 0, server.stop
+  end
+
+  def test_after_its_time_a_client_has_to_ask_again
+    server = boot(rackup: APP, config: "workers 0")
+    client = EventClient.new(server.port, "/a?a&1").connect
+    say(server, "a", "one")
+    assert_equal "one", client.next.data
+    assert_nil client.next
+    say(server, "a", "two")
+    assert_equal "two", client.connect.next.data
+    assert_equal 2, server.read("asked").lines.size
+  end
+
   def test_a_comment_is_sent_when_there_is_nothing_else
     server = boot(rackup: APP, config: "workers 0\nlive { ping_s 0.2 }")
     client = EventClient.new(server.port, "/a").connect
-    assert_match(/\Aretry: \d+\n\n\z/, client.chunk)
+    assert_match(/\Aretry: \d+\nid: \S+\n\n\z/, client.chunk)
     3.times { assert_equal ":\n\n", client.chunk }
   end
 
@@ -157,6 +251,34 @@ class EventStreamsTest < Minitest::Test
       head = "POST /say?#{[name, event, key].join("&")} HTTP/1.1\r\nHost: h\r\nContent-Length: #{text.bytesize}"
       client.write("#{head}\r\n\r\n#{text}").read_response.body
     end
+  end
+
+  # Until it is said: a worker may be killed before it answers, which the key makes harmless.
+  def say_again(server, name, text, key)
+    say(server, name, text, key: key)
+  rescue SystemCallError, IOError
+    retry
+  end
+
+  # @return [Array<String>] the data of all events up to the last one, over any number of connections
+  def read_until(client, last)
+    data = []
+    loop do
+      event = client.next
+      return data if event&.data == last
+
+      event ? data << event.data : client.connect_again
+    end
+  end
+
+  # @return [Array] the next message, and how often the application was asked
+  def come_back(server, path, id, headers, wait: true)
+    client = EventClient.new(server.port, path, headers: headers)
+    client.last_id = id
+    client.connect
+    [wait && client.next.data, server.read("asked").lines.size]
+  ensure
+    client.close
   end
 
   def threads(server) = Dir["/proc/#{server.pid}/task/*/comm"].map { |path| File.read(path).chomp }

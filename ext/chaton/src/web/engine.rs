@@ -1,11 +1,12 @@
 //! `Chaton::Native::Web`: the web engine as a Ruby object.
 
 use std::os::fd::{FromRawFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use chaton_core::engine::PoolFeed;
 use chaton_core::work::{downcast, Role};
-use chaton_web::{Config, Engine, Exchange, Listener, ListenerKind, TlsSettings};
+use chaton_web::{Config, Engine, Exchange, Listener, ListenerKind, Resumer, TlsSettings};
 use magnus::{
     function, method, prelude::*, Error, RArray, RModule, Ruby, Symbol, TryConvert, Value,
 };
@@ -70,6 +71,15 @@ impl RbWeb {
     fn reload_certificates(&self) -> Result<(), Error> {
         let engine = self.0.get()?;
         without_gvl_to_the_end(|| engine.reload_certificates());
+        Ok(())
+    }
+
+    /// Has clients that come back to an event stream answered by this.
+    ///
+    /// # Errors
+    /// `Chaton::ForkedError` in a forked child.
+    pub fn set_resumer(&self, resumer: Arc<dyn Resumer>) -> Result<(), Error> {
+        self.0.get()?.set_resumer(resumer);
         Ok(())
     }
 

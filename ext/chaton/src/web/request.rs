@@ -99,7 +99,11 @@ impl Request {
         ours.then_some(()).ok_or_else(error::forked)
     }
 
-    fn open(&self) -> Result<Arc<Exchange>, Error> {
+    /// The request, unless it was answered.
+    ///
+    /// # Errors
+    /// `Chaton::ClosedError`, and `Chaton::ForkedError` in a forked child.
+    pub fn open(&self) -> Result<Arc<Exchange>, Error> {
         self.check_process()?;
         self.exchange.borrow().clone().ok_or_else(error::closed)
     }
