@@ -19,6 +19,7 @@ wrk|makes the load|demo
 puma|the server Chaton is compared with|demo
 ruby-minitest|runs the tests|test
 redis-server|the distributed job store that jobs are tested against|test
+postgresql|the other distributed job store|test
 ruby-sidekiq|the job processor with whose format, API and pages Chaton is compatible|test
 ruby-redis|Sidekiq's Redis client|test
 ruby-activejob|the adapter for ActiveJob|test

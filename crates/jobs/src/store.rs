@@ -1,4 +1,4 @@
-//! Where jobs live: the [`Store`] trait, and its implementations on SQLite and Redis.
+//! Where jobs live: the [`Store`] trait, and its implementations on SQLite, Redis and PostgreSQL.
 
 use std::sync::Arc;
 
@@ -6,6 +6,8 @@ use std::sync::Arc;
 pub mod conformance;
 #[cfg(test)]
 pub mod memory;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
 #[cfg(feature = "sqlite")]
@@ -18,6 +20,8 @@ mod options;
 mod payload;
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 mod poll;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod tls;
 mod traits;
 mod types;
 
@@ -29,7 +33,8 @@ pub use traits::*;
 pub use types::*;
 
 /// Opens the store at an address: `sqlite://PATH`, `redis://…`, `rediss://…`,
-/// `redis+sentinel://…`, `rediss+sentinel://…` or `unix://PATH?db=N` (a socket of Redis).
+/// `redis+sentinel://…`, `rediss+sentinel://…`, `unix://PATH?db=N` (a socket of Redis) or
+/// `postgres://USER@HOST/DATABASE`.
 ///
 /// # Errors
 /// [`StoreErrorKind::Refused`] naming what is wrong with the address or an option.
@@ -43,9 +48,11 @@ pub fn open(options: &StoreOptions) -> Result<Arc<dyn StoreFactory>> {
         #[cfg(feature = "redis")]
         "redis" | "rediss" | "valkey" | "valkeys" | "redis+sentinel" | "rediss+sentinel"
         | "unix" => redis::factory(options),
+        #[cfg(feature = "postgres")]
+        "postgres" | "postgresql" => postgres::factory(options),
         _ => Err(StoreError::refused(format!(
             "store {:?}: unknown kind; use sqlite://PATH, redis://HOST:PORT/DB, rediss://, \
-             redis+sentinel:// or unix://PATH",
+             redis+sentinel://, unix://PATH or postgres://HOST:PORT/DATABASE",
             without_password(&options.url)
         ))),
     }

@@ -1,12 +1,14 @@
 //! What jobs behind a limit cost.
 
-#![cfg(feature = "redis")]
+#![cfg(all(feature = "redis", feature = "postgres"))]
 
+mod postgres_server;
 mod redis_engine;
 mod redis_server;
 
 use chaton_core::engine::Engine as _;
 use chaton_jobs::store::{open, StoreOptions};
+use postgres_server::TestPostgres;
 use redis_engine::start;
 use redis_server::{push, TestRedis};
 
@@ -44,5 +46,12 @@ fn a_job_behind_a_limit_costs_two_calls_of_scripts() {
 fn a_job_behind_a_limit_costs_two_transactions() {
     let dir = tempfile::tempdir().unwrap();
     let url = format!("sqlite://{}", dir.path().join("jobs.db").display());
+    assert!(round_trips(&StoreOptions::for_tests(url)) < 1.1);
+}
+
+#[test]
+fn a_job_behind_a_limit_costs_two_calls() {
+    let server = TestPostgres::shared();
+    let url = server.url(&server.database());
     assert!(round_trips(&StoreOptions::for_tests(url)) < 1.1);
 }

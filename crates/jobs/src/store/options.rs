@@ -50,6 +50,10 @@ pub struct StoreOptions {
     /// How long the end of a process waits until they are sent.
     #[serde(rename = "reliable_push_timeout_s", deserialize_with = "seconds")]
     pub reliable_push_timeout: Duration,
+    /// PostgreSQL: the address for a connection that listens where `url` is a bouncer's; `off`: changes are
+    /// polled. `None`: `url` itself.
+    #[serde(deserialize_with = "nullable")]
+    pub listen: Option<String>,
     /// SQLite: whether a commit waits for the disk (`synchronous=FULL`).
     pub durable: bool,
     /// SQLite: longest wait for another process's lock.
@@ -96,6 +100,7 @@ impl StoreOptions {
             answer_timeout: Duration::from_secs(5),
             reliable_push: None,
             reliable_push_timeout: Duration::from_secs(2),
+            listen: None,
             durable: true,
             lock_timeout: Duration::from_secs(5),
             format: 7,

@@ -33,7 +33,6 @@ mod server;
 mod store;
 #[cfg(test)]
 mod tests;
-mod tls;
 mod transport;
 mod watch;
 

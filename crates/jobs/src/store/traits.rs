@@ -241,6 +241,16 @@ pub trait Store: Send {
         None
     }
 
+    /// What a person should know about the server: missing rights, settings that hurt. Asked by `chaton check`.
+    fn advice(&mut self) -> Result<Vec<String>> {
+        Ok(vec![])
+    }
+
+    /// Makes the tables, or brings them up to date; returns their version.
+    fn migrate(&mut self) -> Result<i64> {
+        Err(StoreError::refused("migrate: only a store in PostgreSQL has tables to make"))
+    }
+
     /// Gives the space of removed jobs back to the disk; returns the bytes of the file before and after. It
     /// refuses what would take long, unless `force` is set.
     fn vacuum(&mut self, _force: bool) -> Result<(u64, u64)> {

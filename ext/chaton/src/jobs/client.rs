@@ -456,6 +456,14 @@ impl RbJobsClient {
         rb_self.call(|store| store.vacuum(force))
     }
 
+    fn migrate(rb_self: &Self) -> Result<i64, Error> {
+        rb_self.call(|store| store.migrate())
+    }
+
+    fn advice(rb_self: &Self) -> Result<Vec<String>, Error> {
+        rb_self.call(|store| store.advice())
+    }
+
     /// `backup(path) { |done, pages| … }`: the block may be left out.
     fn backup(ruby: &Ruby, rb_self: &Self, path: String) -> Result<(), Error> {
         let block = ruby.block_given().then(|| ruby.block_proc()).transpose()?;
@@ -504,6 +512,8 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     class.define_method("crons", method!(RbJobsClient::crons, 2))?;
     class.define_method("push_once", method!(RbJobsClient::push_once, 4))?;
     class.define_method("vacuum", method!(RbJobsClient::vacuum, 1))?;
+    class.define_method("migrate", method!(RbJobsClient::migrate, 0))?;
+    class.define_method("advice", method!(RbJobsClient::advice, 0))?;
     class.define_method("stats", method!(RbJobsClient::stats, 0))?;
     class.define_method("queues", method!(RbJobsClient::queues, 0))?;
     class.define_method("processes", method!(RbJobsClient::processes, 0))?;

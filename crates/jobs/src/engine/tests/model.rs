@@ -92,9 +92,14 @@ fn jobs_on_redis_behave_as_the_model() {
     explore(RealStore::redis(), "redis");
 }
 
-/// Runs steps that failed once on both kinds of stores.
+#[test]
+fn jobs_on_postgres_behave_as_the_model() {
+    explore(RealStore::postgres(), "postgres");
+}
+
+/// Runs steps that failed once on each kind of store.
 fn run_again(steps: &[Step]) {
-    for real in [RealStore::sqlite(), RealStore::redis()] {
+    for real in [RealStore::sqlite(), RealStore::redis(), RealStore::postgres()] {
         if let Err(report) = run(&Mutex::new(real), steps) {
             panic!("{report}");
         }

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use super::tls::TlsOptions;
 use crate::store::error::StoreError;
 use crate::store::options::{without_password, StoreOptions};
+use crate::store::tls::TlsOptions;
 use crate::store::traits::Result;
 
 /// Port of an address that names none.

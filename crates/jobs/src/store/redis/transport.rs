@@ -15,8 +15,8 @@ use rustls::pki_types::ServerName;
 use rustls::ClientConnection;
 
 use super::redis_address::{Endpoint, RedisAddress};
-use super::tls;
 use crate::store::poll::wait_for_any;
+use crate::store::tls;
 
 /// Silence after which the kernel probes the peer.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);

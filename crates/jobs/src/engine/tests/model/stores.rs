@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rusqlite::Connection;
 
 use super::redis_server::TestRedis;
+use crate::store::postgres::tests::postgres_server::TestPostgres;
 use crate::store::{open, StoreFactory, StoreOptions};
 
 /// Keys of Redis that may stay: counters, what people look up for some time, and what expires by itself.
@@ -38,12 +39,28 @@ const SQLITE_KEPT: [&str; 13] = [
     "cancels",
 ];
 
+/// Tables of PostgreSQL that may hold rows at the end, besides jobs in sets.
+const POSTGRES_KEPT: [&str; 10] = [
+    "queues",
+    "counters",
+    "starts",
+    "buckets",
+    "batches",
+    "batch_jobs",
+    "batch_callbacks",
+    "ticks",
+    "cancels",
+    "version",
+];
+
 /// A store under test.
 pub enum RealStore {
     /// A file of its own.
     Sqlite(tempfile::TempDir),
     /// A server that many runs use, one after the other.
     Redis(TestRedis),
+    /// A server that many runs use, each with a database of its own.
+    Postgres(TestPostgres, String),
 }
 
 impl RealStore {
@@ -57,6 +74,11 @@ impl RealStore {
         Self::Redis(TestRedis::start(&["--appendonly", "yes", "--appendfsync", "no"]))
     }
 
+    /// A new server. The tests kill it, but not its machine.
+    pub fn postgres() -> Self {
+        Self::Postgres(TestPostgres::start(&["-c", "fsync=off"]), String::new())
+    }
+
     /// Empties it; returns how it is opened by processes that write each of these formats.
     pub fn fresh(&mut self, formats: [u8; 2]) -> [Arc<dyn StoreFactory>; 2] {
         let url = match self {
@@ -68,6 +90,11 @@ impl RealStore {
                 assert_eq!(server.cli(&["FLUSHALL"]), "OK");
                 format!("unix://{}?db=0", server.socket())
             }
+            Self::Postgres(server, database) => {
+                server.drop_database(database);
+                *database = server.database();
+                server.url(database)
+            }
         };
         formats.map(|format| {
             let options = StoreOptions::for_tests(url.clone());
@@ -77,9 +104,14 @@ impl RealStore {
 
     /// Kills the server and starts it again; a file has none.
     pub fn restart(&mut self) -> bool {
-        let Self::Redis(server) = self else { return false };
-        server.kill();
-        server.restart();
+        match self {
+            Self::Sqlite(_) => return false,
+            Self::Redis(server) => {
+                server.kill();
+                server.restart();
+            }
+            Self::Postgres(server, _) => server.crash(),
+        }
         true
     }
 
@@ -105,8 +137,25 @@ impl RealStore {
         match self {
             Self::Sqlite(dir) => sqlite_leftovers(&dir.path().join("jobs.db")),
             Self::Redis(server) => redis_leftovers(server),
+            Self::Postgres(server, database) => postgres_leftovers(server, database),
         }
     }
+}
+
+fn postgres_leftovers(server: &TestPostgres, database: &str) -> Vec<String> {
+    let listing =
+        "SELECT relname FROM pg_class WHERE relnamespace='chaton'::regnamespace AND relkind='r'";
+    let tables = server.psql(database, listing).unwrap();
+    let rows = |table: &str| {
+        let counted = match table {
+            "jobs" => "WHERE place<2",
+            _ => kept(table),
+        };
+        let sql = format!("SELECT count(*) FROM chaton.{table} {counted}");
+        let count = server.psql(database, &sql).unwrap();
+        (count != "0").then(|| format!("{count} rows in {table}"))
+    };
+    tables.lines().filter(|table| !POSTGRES_KEPT.contains(table)).filter_map(rows).collect()
 }
 
 fn redis_leftovers(server: &TestRedis) -> Vec<String> {

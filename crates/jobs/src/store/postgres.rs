@@ -1,0 +1,58 @@
+//! Jobs in PostgreSQL, in tables of the schema `chaton` (see `schema`).
+//!
+//! Claims take rows that nobody else holds (`FOR UPDATE SKIP LOCKED`), many at once, with the acknowledgements of the
+//! jobs that ended in the same statement. Changes are told by `NOTIFY` after the commit.
+
+mod address;
+mod advice;
+mod batches;
+mod connection;
+mod errors;
+mod inspect;
+mod jobs;
+mod limits;
+mod lines;
+mod owners;
+mod schema;
+mod store;
+#[cfg(test)]
+pub(crate) mod tests;
+mod watch;
+
+use std::sync::Arc;
+
+use super::options::StoreOptions;
+use super::traits::{Result, Store, StoreFactory, StoreWatch};
+use address::PostgresAddress;
+use connection::Server;
+use store::PostgresStore;
+use watch::PostgresWatch;
+
+struct PostgresFactory {
+    server: Arc<Server>,
+}
+
+/// The factory for `postgres://…`. It does not connect yet.
+///
+/// # Errors
+/// [`super::StoreErrorKind::Refused`] naming what is wrong with the address.
+pub fn factory(options: &StoreOptions) -> Result<Arc<dyn StoreFactory>> {
+    let address = PostgresAddress::read(options)?;
+    Ok(Arc::new(PostgresFactory {
+        server: Arc::new(Server::new(address, Arc::new(options.clone()))),
+    }))
+}
+
+impl StoreFactory for PostgresFactory {
+    fn store(&self) -> Box<dyn Store> {
+        Box::new(PostgresStore::new(self.server.clone()))
+    }
+
+    fn watch(&self) -> Box<dyn StoreWatch> {
+        Box::new(PostgresWatch::new(self.server.clone()))
+    }
+
+    fn address(&self) -> &str {
+        &self.server.address.shown
+    }
+}

@@ -1,0 +1,501 @@
+//! Jobs in queues, in flight and in sets: what moves them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio_postgres::Row;
+
+use super::connection::{args, Call};
+use super::errors::Failure;
+use super::{batches, limits, lines};
+use crate::document::stamped;
+use crate::outcome::{Ack, BatchEvent, BatchUpdate, Outcome};
+use crate::store::line::{called, lines_to_look_at};
+use crate::store::options::StoreOptions;
+use crate::store::payload::{named_queue, JobResources};
+use crate::store::types::*;
+
+pub(super) type Result<T> = std::result::Result<T, Failure>;
+
+/// Where a job is: the column `place`.
+pub(super) const QUEUE: i16 = 0;
+pub(super) const SCHEDULED: i16 = 2;
+pub(super) const DEAD: i16 = 4;
+
+/// The place of a location.
+pub(super) fn place(location: &JobLocation) -> i16 {
+    match location {
+        JobLocation::Queue(_) => QUEUE,
+        JobLocation::Scheduled => SCHEDULED,
+        JobLocation::Retry => 3,
+        JobLocation::Dead => DEAD,
+    }
+}
+
+/// Jobs to be added, column by column.
+#[derive(Default)]
+pub(super) struct Rows<'a> {
+    places: Vec<i16>,
+    queues: Vec<&'a str>,
+    times: Vec<Option<f64>>,
+    payloads: Vec<&'a [u8]>,
+}
+
+impl<'a> Rows<'a> {
+    /// To the back of a queue, or into a set.
+    pub fn add(&mut self, place: i16, queue: &'a str, at: Option<f64>, payload: &'a [u8]) {
+        self.places.push(place);
+        self.queues.push(queue);
+        self.times.push(at);
+        self.payloads.push(payload);
+    }
+
+    /// Adds them in their order, and the queues that are new.
+    pub fn insert(&self, call: &mut Call<'_>) -> Result<()> {
+        if self.places.is_empty() {
+            return Ok(());
+        }
+        let mut new = Vec::new();
+        for (place, queue) in self.places.iter().zip(&self.queues) {
+            call.tell(if *place == QUEUE { queue } else { "" });
+            if *place == QUEUE && !new.contains(queue) && !call.conn.known_queues.contains(*queue) {
+                new.push(*queue);
+            }
+        }
+        new.sort_unstable();
+        call.rows(
+            "WITH known AS (INSERT INTO chaton.queues(name) SELECT unnest($5) ON CONFLICT DO NOTHING)
+             INSERT INTO chaton.jobs(place, queue, at, payload)
+             SELECT place, queue, at, payload FROM unnest($1, $2, $3, $4)
+             WITH ORDINALITY AS u(place, queue, at, payload, number) ORDER BY number",
+            args![self.places, self.queues, self.times, self.payloads, new],
+        )?;
+        call.note_queues(&new);
+        Ok(())
+    }
+}
+
+/// Whether a push needs no more than its insertion.
+pub(super) fn is_plain(jobs: &[NewJob<'_>]) -> bool {
+    jobs.iter().all(|job| job.lock.is_none() && job.bid.is_none())
+}
+
+pub(super) fn push(call: &mut Call<'_>, jobs: &[NewJob<'_>]) -> Result<Vec<PushResult>> {
+    let mut rows = Rows::default();
+    let mut results = Vec::with_capacity(jobs.len());
+    let mut added: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for job in jobs {
+        if let Some(lock) = job.lock {
+            if let Some(holder) = limits::lock(call, &lock)? {
+                results.push(PushResult::Locked(holder));
+                continue;
+            }
+        }
+        if let Some(bid) = job.bid {
+            added.entry(bid).or_default().push(JobResources::of(job.payload).jid);
+        }
+        rows.add(if job.at.is_some() { SCHEDULED } else { QUEUE }, job.queue, job.at, job.payload);
+        results.push(PushResult::Stored);
+    }
+    for (bid, jids) in added {
+        batches::count_jobs(call, bid, &jids)?;
+    }
+    rows.insert(call)?;
+    Ok(results)
+}
+
+/// Moves jobs of the queues into the in-flight set, under tickets in their order; `$1` owner, `$2` acknowledged
+/// tickets, `$3` queues, `$4` count, `$5` first ticket. The lateral part is asked queue by queue, and no further than
+/// the count: it locks no row that is not claimed. Rows that others are claiming are skipped.
+const CLAIM: &str = "
+WITH gone AS (DELETE FROM chaton.jobs WHERE place=1 AND owner=$1 AND ticket=ANY($2) RETURNING 1),
+picked AS MATERIALIZED (SELECT j.id, j.priority, q.number FROM unnest($3) WITH ORDINALITY AS q(name, number)
+    CROSS JOIN LATERAL (SELECT id, priority FROM chaton.jobs w WHERE w.place=0 AND w.queue=q.name
+        AND NOT coalesce((SELECT paused FROM chaton.queues k WHERE k.name=q.name), false)
+        ORDER BY priority, id LIMIT $4 FOR UPDATE SKIP LOCKED) j LIMIT $4),
+numbered AS (SELECT id, row_number() OVER (ORDER BY number, priority, id) AS n FROM picked),
+taken AS (UPDATE chaton.jobs j SET place=1, owner=$1, ticket=$5 + n - 1 FROM numbered WHERE j.id=numbered.id
+    RETURNING j.ticket, j.queue, j.payload),
+known AS (INSERT INTO chaton.owners(identity) SELECT $1 WHERE EXISTS(SELECT 1 FROM picked)
+    AND NOT EXISTS(SELECT 1 FROM chaton.owners WHERE identity=$1) ON CONFLICT DO NOTHING)
+SELECT one.gone, one.more, t.ticket, t.queue, t.payload FROM
+    (SELECT (SELECT count(*) FROM gone) AS gone, CASE WHEN (SELECT count(*) FROM picked)<$4 THEN false ELSE
+        EXISTS(SELECT 1 FROM unnest($3) AS q(name) CROSS JOIN LATERAL (SELECT 1 FROM chaton.jobs w WHERE w.place=0
+            AND w.queue=q.name AND NOT coalesce((SELECT paused FROM chaton.queues k WHERE k.name=q.name), false)
+            AND w.id NOT IN (SELECT id FROM picked) ORDER BY w.priority, w.id LIMIT 1) j) END AS more) one
+    LEFT JOIN taken t ON true ORDER BY t.ticket";
+
+/// Acknowledgements that only delete, and a claim: one statement.
+pub(super) fn delete_and_claim(
+    call: &mut Call<'_>,
+    owner: &str,
+    tickets: &[i64],
+    request: Option<&ClaimRequest<'_>>,
+) -> Result<ClaimReply> {
+    let Some(request) = request.filter(|request| !request.queues.is_empty()) else {
+        let gone = call.run(
+            "DELETE FROM chaton.jobs WHERE place=1 AND owner=$1 AND ticket=ANY($2) RETURNING 1",
+            args![owner, tickets],
+        )?;
+        return Ok(ClaimReply { fenced: tickets.len() - gone, drained: true, jobs: vec![] });
+    };
+    let names: Vec<&str> = request.queues.iter().map(|name| &**name).collect();
+    let count = request.count.clamp(1, CLAIM_MAX) as i64;
+    let first = request.first_ticket as i64;
+    let rows = call.rows(CLAIM, args![owner, tickets, names, count, first])?;
+    let mut reply = ClaimReply { drained: true, ..ClaimReply::default() };
+    for row in rows {
+        reply.fenced = tickets.len().saturating_sub(row.get::<_, i64>(0) as usize);
+        reply.drained = !row.get::<_, bool>(1);
+        let Some(ticket) = row.get::<_, Option<i64>>(2) else { continue };
+        let name: &str = row.get(3);
+        let name = request.queues.iter().find(|queue| &***queue == name);
+        let queue = name.cloned().unwrap_or_else(|| row.get::<_, &str>(3).into());
+        reply.jobs.push(ClaimedJob { ticket: ticket as u64, queue, payload: row.get(4) });
+    }
+    Ok(reply)
+}
+
+/// The tickets of acknowledgements that only delete; `None` if any does more.
+pub(super) fn plain_tickets(acks: &[Ack]) -> Option<Vec<i64>> {
+    let (plain, others) = Ack::in_order(acks);
+    others.is_empty().then(|| plain.iter().map(|ack| ack.ticket as i64).collect())
+}
+
+pub(super) fn ack_and_claim(
+    call: &mut Call<'_>,
+    owner: &str,
+    acks: &[Ack],
+    request: Option<&ClaimRequest<'_>>,
+    options: &StoreOptions,
+) -> Result<ClaimReply> {
+    let (plain, others) = Ack::in_order(acks);
+    let tickets: Vec<i64> = plain.iter().map(|ack| ack.ticket as i64).collect();
+    limits::serialize(call, acks)?;
+    let (mut gone, mut died_at) = (0, None::<f64>);
+    for ack in others {
+        if ack_one(call, owner, ack)? {
+            if let Outcome::Dead { at, .. } = ack.outcome {
+                died_at = Some(died_at.map_or(at, |last| last.max(at)));
+            }
+        } else {
+            gone += 1;
+        }
+    }
+    let (now_s, names) = lines_to_look_at(acks);
+    for (name, always) in names {
+        let look = if always { lines::look_at } else { lines::look_if_due };
+        look(call, &name, now_s)?;
+    }
+    if let Some(at) = died_at {
+        trim_dead(call, at, options)?;
+    }
+    let mut reply = delete_and_claim(call, owner, &tickets, request)?;
+    reply.fenced += gone;
+    Ok(reply)
+}
+
+/// `false` when the in-flight entry was gone.
+fn ack_one(call: &mut Call<'_>, owner: &str, ack: &Ack) -> Result<bool> {
+    let ticket = ack.ticket as i64;
+    let is_there = if ack.outcome.is_removal() {
+        call.any(
+            "DELETE FROM chaton.jobs WHERE place=1 AND owner=$1 AND ticket=$2 RETURNING 1",
+            args![owner, ticket],
+        )?
+    } else {
+        store_outcome(call, owner, ack)?
+    };
+    let Some(effects) = ack.effects.as_ref().filter(|_| is_there) else { return Ok(is_there) };
+    if let Some((key, jid)) = &effects.unlock {
+        limits::unlock(call, &[key.as_str()], &[jid.as_str()])?;
+    }
+    if !effects.release.is_empty() {
+        let holders = [limits::holder(owner, ack.ticket), called(&effects.jid)];
+        limits::release(call, &effects.release, &holders)?;
+    }
+    if let Some(update) = &effects.batch {
+        batches::update(call, update)?;
+    }
+    Ok(true)
+}
+
+/// Stores the job where its outcome says; `false` when the in-flight entry was gone.
+fn store_outcome(call: &mut Call<'_>, owner: &str, ack: &Ack) -> Result<bool> {
+    let ticket = ack.ticket as i64;
+    let mut queue = Some(&*ack.queue).filter(|queue| !queue.is_empty()).map(String::from);
+    let (place, at, payload): (i16, Option<f64>, Option<&[u8]>) = match &ack.outcome {
+        Outcome::Ack | Outcome::Discard => return Ok(false),
+        Outcome::Retry { at, payload } => (3, Some(*at), Some(payload)),
+        Outcome::Reschedule { at, payload } => (SCHEDULED, Some(*at), payload.as_deref()),
+        Outcome::Wait(wait) => (SCHEDULED, Some(wait.at), Some(&wait.payload)),
+        Outcome::Dead { payload, at } => (DEAD, Some(*at), payload.as_deref()),
+        Outcome::Requeue { payload, .. } => (QUEUE, None, payload.as_deref()),
+    };
+    if let Outcome::Requeue { queue: Some(named), .. } = &ack.outcome {
+        queue = queue.or_else(|| Some(named.to_string()));
+    }
+    if queue.is_none() {
+        let claimed = call.one(
+            "SELECT payload FROM chaton.jobs WHERE place=1 AND owner=$1 AND ticket=$2",
+            args![owner, ticket],
+        )?;
+        let Some(claimed) = claimed else { return Ok(false) };
+        queue = Some(named_queue(payload.unwrap_or_else(|| claimed.get(0))));
+    }
+    let queue = queue.unwrap_or_default();
+    // A job at the front of its queue gets a number before all others.
+    let moved = call.one(
+        "UPDATE chaton.jobs SET place=$3, queue=$4, at=$5, payload=coalesce($6, payload), owner=NULL, ticket=NULL,
+         id=CASE WHEN $3=0::int2 THEN -nextval('chaton.front') ELSE nextval('chaton.back') END
+         WHERE place=1 AND owner=$1 AND ticket=$2 RETURNING id",
+        args![owner, ticket, place, queue, at, payload],
+    )?;
+    let Some(moved) = moved else { return Ok(false) };
+    match &ack.outcome {
+        Outcome::Requeue { .. } => know_queue(call, &queue)?,
+        Outcome::Wait(wait) => lines::join(call, wait, moved.get(0), &queue)?,
+        _ => {}
+    }
+    call.tell(if place == QUEUE { &queue } else { "" });
+    Ok(true)
+}
+
+/// Adds a queue to the table of those that were ever used.
+pub(super) fn know_queue(call: &mut Call<'_>, name: &str) -> Result<()> {
+    if !call.conn.known_queues.contains(name) {
+        call.rows(
+            "INSERT INTO chaton.queues(name) VALUES($1) ON CONFLICT DO NOTHING",
+            args![name],
+        )?;
+        call.note_queues(&[name]);
+    }
+    Ok(())
+}
+
+/// Trims the dead set, once for all that a call added; the last of them died at this time.
+pub(super) fn trim_dead(call: &mut Call<'_>, at: f64, options: &StoreOptions) -> Result<()> {
+    let oldest = at - options.dead_age.as_secs_f64();
+    let max = i64::try_from(options.dead_max).unwrap_or(i64::MAX);
+    call.rows(
+        "DELETE FROM chaton.jobs WHERE id=ANY(ARRAY(SELECT id FROM chaton.jobs WHERE place=4 AND at<$1)
+         || ARRAY(SELECT id FROM chaton.jobs WHERE place=4 ORDER BY at DESC, id DESC OFFSET $2))",
+        args![oldest, max],
+    )
+    .map(drop)
+}
+
+/// An entry from the columns id, score and document.
+pub(super) fn read_entry(row: &Row) -> JobEntry {
+    let score: Option<f64> = row.get(1);
+    JobEntry { row: row.get(0), score: score.unwrap_or(0.0), payload: row.get(2) }
+}
+
+/// Takes due entries, earliest first, and moves them to their queues, or with `claim` (owner and first ticket) into an
+/// in-flight set; those that are no job with a queue go to the dead set.
+pub(super) fn take_due(
+    call: &mut Call<'_>,
+    now_s: f64,
+    max: usize,
+    claim: Option<(&str, u64)>,
+    options: &StoreOptions,
+) -> Result<(Vec<ClaimedJob>, DueSummary)> {
+    let found = call.rows(
+        "WITH retries AS MATERIALIZED (SELECT id, at, payload FROM chaton.jobs WHERE place=3 AND at<=$1
+             ORDER BY at, id LIMIT $2 FOR UPDATE SKIP LOCKED),
+         scheduled AS MATERIALIZED (SELECT id, at, payload FROM chaton.jobs WHERE place=2 AND at<=$1
+             ORDER BY at, id LIMIT $2 FOR UPDATE SKIP LOCKED)
+         SELECT * FROM (SELECT * FROM retries UNION ALL SELECT * FROM scheduled) due ORDER BY at, id LIMIT $2",
+        args![now_s, max as i64],
+    )?;
+    let entries: Vec<JobEntry> = found.iter().map(read_entry).collect();
+    let mut due = DueSummary { moved: entries.len(), ..DueSummary::default() };
+    let ids: Vec<i64> = entries.iter().map(|entry| entry.row).collect();
+    let mut jobs: Vec<ClaimedJob> = Vec::new();
+    let mut claimed: Vec<i64> = Vec::new();
+    let mut moved: Vec<(i16, String, Option<f64>, Vec<u8>)> = Vec::new();
+    for entry in entries {
+        due.lag_max_s = due.lag_max_s.max(now_s - entry.score);
+        match (stamped(&entry.payload, now_s, options.format, false), claim) {
+            (None, _) => moved.push((DEAD, String::new(), Some(now_s), entry.payload)),
+            (Some((queue, payload)), None) => moved.push((QUEUE, queue, None, payload)),
+            (Some(_), Some((_, first))) => {
+                let ticket = first + jobs.len() as u64;
+                jobs.push(ClaimedJob { ticket, queue: "".into(), payload: entry.payload });
+                claimed.push(entry.row);
+            }
+        }
+    }
+    if let Some((owner, first)) = claim.filter(|_| !claimed.is_empty()) {
+        call.rows(
+            "WITH known AS (INSERT INTO chaton.owners(identity) VALUES($1) ON CONFLICT DO NOTHING)
+             UPDATE chaton.jobs j SET place=1, owner=$1, ticket=$3 + u.n - 1, queue='', at=NULL
+             FROM unnest($2) WITH ORDINALITY AS u(id, n) WHERE j.id=u.id",
+            args![owner, claimed, first as i64],
+        )?;
+    }
+    let gone: Vec<i64> = ids.into_iter().filter(|id| !claimed.contains(id)).collect();
+    if !gone.is_empty() {
+        call.rows("DELETE FROM chaton.jobs WHERE id=ANY($1)", args![gone])?;
+        let mut rows = Rows::default();
+        for (place, queue, at, payload) in &moved {
+            rows.add(*place, queue, *at, payload);
+        }
+        rows.insert(call)?;
+        if moved.iter().any(|(place, ..)| *place == DEAD) {
+            trim_dead(call, now_s, options)?;
+        }
+    }
+    due.next_at = next_at(call)?;
+    Ok((jobs, due))
+}
+
+/// When the next job of the schedule or the retry set is due.
+const NEXT_AT: &str = "least((SELECT min(at) FROM chaton.jobs WHERE place=2),
+    (SELECT min(at) FROM chaton.jobs WHERE place=3))";
+
+fn next_at(call: &mut Call<'_>) -> Result<Option<f64>> {
+    let row = call.one(&format!("SELECT {NEXT_AT}"), &[])?;
+    Ok(row.and_then(|row| row.get(0)))
+}
+
+/// What is there for a watch of these queues: a statement with the queues as its argument.
+pub(super) fn available() -> String {
+    format!(
+        "SELECT EXISTS(SELECT 1 FROM unnest($1) AS q(name) CROSS JOIN LATERAL (SELECT 1 FROM chaton.jobs w
+         WHERE w.place=0 AND w.queue=q.name AND NOT coalesce((SELECT paused FROM chaton.queues k WHERE
+         k.name=q.name), false) ORDER BY w.priority, w.id LIMIT 1) j), {NEXT_AT}"
+    )
+}
+
+/// Takes one entry out of its queue or set; `false` when it is gone.
+fn take(call: &mut Call<'_>, from: &JobLocation, entry: &JobEntry) -> Result<bool> {
+    call.any(
+        "DELETE FROM chaton.jobs WHERE id=$1 AND place=$2 AND payload=$3 RETURNING 1",
+        args![entry.row, place(from), entry.payload],
+    )
+}
+
+pub(super) fn remove(call: &mut Call<'_>, from: &JobLocation, entry: &JobEntry) -> Result<bool> {
+    let taken = take(call, from, entry)?;
+    if taken {
+        release(call, &[&entry.payload])?;
+    }
+    Ok(taken)
+}
+
+/// Moves an entry with its new document to the back of a queue.
+pub(super) fn enqueue_entry(
+    call: &mut Call<'_>,
+    from: &JobLocation,
+    entry: &JobEntry,
+    (queue, payload): (&str, &[u8]),
+) -> Result<bool> {
+    let taken = take(call, from, entry)?;
+    if taken {
+        let mut rows = Rows::default();
+        rows.add(QUEUE, queue, None, payload);
+        rows.insert(call)?;
+    }
+    Ok(taken)
+}
+
+pub(super) fn kill(
+    call: &mut Call<'_>,
+    from: &JobLocation,
+    entry: &JobEntry,
+    now_s: f64,
+    options: &StoreOptions,
+) -> Result<bool> {
+    let taken = take(call, from, entry)?;
+    if taken {
+        add_entry(call, &JobLocation::Dead, now_s, &entry.payload, options)?;
+        release(call, &[&entry.payload])?;
+    }
+    Ok(taken)
+}
+
+pub(super) fn add_entry(
+    call: &mut Call<'_>,
+    to: &JobLocation,
+    at: f64,
+    payload: &[u8],
+    options: &StoreOptions,
+) -> Result<()> {
+    let queue = named_queue(payload);
+    let mut rows = Rows::default();
+    rows.add(place(to), &queue, Some(at), payload);
+    rows.insert(call)?;
+    if *to == JobLocation::Dead {
+        trim_dead(call, at, options)
+    } else {
+        Ok(())
+    }
+}
+
+/// Gives an entry of a set another time.
+pub(super) fn reschedule(
+    call: &mut Call<'_>,
+    from: &JobLocation,
+    entry: &JobEntry,
+    at: f64,
+) -> Result<bool> {
+    call.tell("");
+    call.any(
+        "UPDATE chaton.jobs SET at=$1 WHERE id=$2 AND place=$3 AND payload=$4 RETURNING 1",
+        args![at, entry.row, place(from), entry.payload],
+    )
+}
+
+/// Removes up to `max` entries.
+pub(super) fn clear(call: &mut Call<'_>, from: &JobLocation, max: usize) -> Result<usize> {
+    let max = i64::try_from(max).unwrap_or(i64::MAX);
+    let removed = match from {
+        JobLocation::Queue(name) => call.rows(
+            "DELETE FROM chaton.jobs WHERE id=ANY(ARRAY(SELECT id FROM chaton.jobs WHERE place=0 AND queue=$1
+             ORDER BY priority, id LIMIT $2 FOR UPDATE SKIP LOCKED)) RETURNING payload",
+            args![name.as_str(), max],
+        )?,
+        set => call.rows(
+            "DELETE FROM chaton.jobs WHERE id=ANY(ARRAY(SELECT id FROM chaton.jobs WHERE place>=2 AND place=$1
+             ORDER BY at, id LIMIT $2 FOR UPDATE SKIP LOCKED)) RETURNING payload",
+            args![place(set), max],
+        )?,
+    };
+    let payloads: Vec<&[u8]> = removed.iter().map(|row| row.get(0)).collect();
+    release(call, &payloads)?;
+    Ok(removed.len())
+}
+
+/// Releases the locks of removed jobs and counts them as dead in their batches.
+fn release(call: &mut Call<'_>, payloads: &[&[u8]]) -> Result<()> {
+    let jobs: Vec<JobResources> =
+        payloads.iter().map(|payload| JobResources::of(payload)).collect();
+    let (keys, jids): (Vec<&str>, Vec<&str>) =
+        jobs.iter().filter_map(|job| Some((job.lock.as_deref()?, &*job.jid))).unzip();
+    if !keys.is_empty() {
+        limits::unlock(call, &keys, &jids)?;
+    }
+    if jobs.iter().any(|job| job.bid.is_some()) {
+        limits::serialize_batches(call)?;
+    }
+    for job in jobs {
+        let Some(bid) = job.bid else { continue };
+        batches::update(call, &BatchUpdate { bid, jid: job.jid, event: BatchEvent::Died })?;
+    }
+    Ok(())
+}
+
+/// The jobs that an owner has in flight.
+pub(super) fn in_flight(call: &mut Call<'_>, owner: &str) -> Result<Vec<ClaimedJob>> {
+    let rows = call.rows(
+        "SELECT ticket, queue, payload FROM chaton.jobs WHERE place=1 AND owner=$1 ORDER BY ticket",
+        args![owner],
+    )?;
+    let job = |row: &Row| ClaimedJob {
+        ticket: row.get::<_, i64>(0) as u64,
+        queue: Arc::from(row.get::<_, &str>(1)),
+        payload: row.get(2),
+    };
+    Ok(rows.iter().map(job).collect())
+}

@@ -1,0 +1,111 @@
+//! The conformance suite, and tests of what only PostgreSQL does.
+
+#[path = "../../../tests/postgres_server/mod.rs"]
+pub(crate) mod postgres_server;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::connection::Mode;
+use super::*;
+use crate::store::conformance::conformance;
+use crate::store::*;
+use postgres_server::TestPostgres;
+
+/// A store whose database is removed when it is dropped.
+struct TemporaryStore {
+    factory: Arc<dyn StoreFactory>,
+    database: String,
+}
+
+impl TemporaryStore {
+    fn new(tune: impl Fn(&mut StoreOptions)) -> Self {
+        let server = TestPostgres::shared();
+        let database = server.database();
+        let mut options = StoreOptions::for_tests(server.url(&database));
+        tune(&mut options);
+        Self { factory: factory(&options).unwrap(), database }
+    }
+}
+
+impl Drop for TemporaryStore {
+    fn drop(&mut self) {
+        TestPostgres::shared().drop_database(&self.database);
+    }
+}
+
+impl StoreFactory for TemporaryStore {
+    fn store(&self) -> Box<dyn Store> {
+        self.factory.store()
+    }
+
+    fn watch(&self) -> Box<dyn StoreWatch> {
+        self.factory.watch()
+    }
+
+    fn address(&self) -> &str {
+        self.factory.address()
+    }
+}
+
+fn fresh() -> Arc<dyn StoreFactory> {
+    Arc::new(TemporaryStore::new(|_| {}))
+}
+
+conformance!(fresh);
+
+#[test]
+fn a_store_that_does_not_listen_sees_a_push() {
+    let store = TemporaryStore::new(|options| options.listen = Some("off".into()));
+    let mut watch = store.watch();
+    assert!(!watch.arm(&["q".into()]).unwrap().ready);
+    let job = NewJob { queue: "q", payload: b"{}", at: None, lock: None, bid: None };
+    store.store().push(&[job]).unwrap();
+    let event = watch.wait(Duration::from_secs(20)).unwrap();
+    assert_eq!(event, StoreEvent::Changed { queues: vec![], other: true });
+    assert!(watch.arm(&["q".into()]).unwrap().ready);
+}
+
+#[test]
+fn a_transaction_that_is_open_for_long_is_named() {
+    let store = TemporaryStore::new(|_| {});
+    let server = TestPostgres::shared();
+    let options = StoreOptions::for_tests(server.url(&store.database));
+    let address = PostgresAddress::read(&options).unwrap();
+    let ask = Server::new(address, Arc::new(options));
+    let look = || ask.run(Mode::Single, |call| advice::snapshot(call, 0.05)).unwrap();
+    assert_eq!(look(), None);
+    let mut other = server.session(
+        &store.database,
+        "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1; SELECT pg_sleep(60)",
+    );
+    let began = Instant::now();
+    let line = loop {
+        if let Some(line) = look() {
+            break line;
+        }
+        assert!(began.elapsed() < Duration::from_secs(20), "it is not named");
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    assert!(
+        line.contains("(psql)") && line.contains("idle_in_transaction_session_timeout"),
+        "{line}"
+    );
+    other.kill().unwrap();
+    other.wait().unwrap();
+}
+
+#[test]
+fn parameters_of_rails_are_left_out_of_an_address() {
+    let read = |url: &str| PostgresAddress::read(&StoreOptions::for_tests(url));
+    let address =
+        read("postgres://me:secret@h/app?pool=5&sslmode=verify-full&prepared_statements=false")
+            .unwrap();
+    assert_eq!(address.config.get_dbname(), Some("app"));
+    assert_eq!(address.config.get_ssl_mode(), tokio_postgres::config::SslMode::Require);
+    assert!(!address.shown.contains("secret"));
+    for wrong in ["postgres://h", "postgres://h/app?nonsense=1", "postgres://h:x/app"] {
+        let error = read(wrong).err().unwrap();
+        assert_eq!(error.kind, StoreErrorKind::Refused, "{error}");
+    }
+}
