@@ -87,7 +87,9 @@ module Chaton
       # @private
       def settled(plan)
         given = setup.given
-        given.empty? || plan.jobs.nil? ? plan : plan.with(jobs: plan.jobs.with_store(given, plan.root))
+        return plan if given.empty? || plan.jobs.nil?
+
+        plan.with(jobs: plan.jobs.with_store(given, plan.root, plan.environment))
       end
 
       # Reads the configuration, unless this process has one. Mistakes are for the first call that enqueues.

@@ -1,13 +1,14 @@
 # frozen_string_literal: true
 
 require_relative "jobs_server"
+require_relative "postgres_server"
 require_relative "role_test_case"
 
 # For tests of the role jobs. `each_store def test_it` defines one test for each kind of store.
 module JobsTest
   include RoleTest
 
-  STORES = %i[sqlite redis].freeze
+  STORES = %i[sqlite redis postgres].freeze
   # A job that notes its argument.
   NOTE = <<~RUBY
     class Note
@@ -40,11 +41,18 @@ module JobsTest
 
   # @return [String] the address of this test's store
   def store
-    @store ||= kind == :redis ? redis.url : "sqlite://#{File.join(scratch, "jobs.db")}"
+    @store ||= case kind
+               when :redis then redis.url
+               when :postgres then postgres.url
+               else "sqlite://#{File.join(scratch, "jobs.db")}"
+               end
   end
 
   # @return [RedisServer] of this test
   def redis = @redis ||= start_redis
+
+  # @return [PostgresServer] of this test
+  def postgres = @postgres ||= PostgresServer.new.tap { |server| (@stores ||= []) << server }.start
 
   # @return [RedisServer] a further one
   def start_redis(options = {}, password: nil)

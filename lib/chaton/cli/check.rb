@@ -76,10 +76,13 @@ module Chaton
         Service::Code.load(plan, plan.roles, log: Telemetry::Log.new(level: :warn, io: @err), forks: true)
       end
 
-      # The server starts without its Redis, too.
+      # The server starts without its store, too.
       def with_store(plan)
-        ::Chaton::Jobs.client.native.queues if plan.jobs && !plan.jobs.store_file
-        plan
+        return plan if plan.jobs.nil? || plan.jobs.store_file
+
+        native = ::Chaton::Jobs.client.native
+        native.queues
+        with_notes(plan, native.advice)
       rescue StoreUnavailable => e
         note = "the job store cannot be reached now, and a server that starts would wait for it: #{e.message}"
         with_notes(plan, [note])

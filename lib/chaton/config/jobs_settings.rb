@@ -24,7 +24,7 @@ module Chaton
 
       # @return [Hash{Symbol=>Object}] JSON-able, without secrets
       def to_h
-        secrets = store_settings.slice(:password, :sentinel_password)
+        secrets = store_settings.slice(:password, :sentinel_password, :listen)
         secrets.transform_values! { |value| Options[:password].type.show(value) }
         store = store_settings.merge(url: store_shown, **secrets)
         super.merge(store_settings: store, crons: crons.map(&:to_h), threads: threads&.to_s)
@@ -47,9 +47,10 @@ module Chaton
 
       # @param given [Hash{Symbol=>Object}] options of the store, checked
       # @param root [String] the application's directory
+      # @param environment [String]
       # @return [JobsSettings] with this store
-      def with_store(given, root)
-        url = StoreAddress.under(given.fetch(:store), root)
+      def with_store(given, root, environment)
+        url = StoreAddress.under(given.fetch(:store), root, environment)
         lease_s = JobsBuilder.lease_s(url) unless StoreAddress.file(url).nil? == store_file.nil?
         further = given.except(:store).to_h do |name, value|
           [name, value && name.to_s.end_with?("_file") ? File.expand_path(value, root) : value]
@@ -74,7 +75,7 @@ module Chaton
                     reliable_push reliable_push_timeout_s durable lock_timeout_s dead_max dead_age_s].freeze
       # Options that an application may set with the store in Ruby.
       IN_RUBY = [:store, :lease_s, :tls_ca_file, :tls_cert_file, :tls_key_file, *OF_STORE].freeze
-      # Lease on a Redis, where only heartbeats tell that a machine has died.
+      # Lease on Redis and PostgreSQL, where only heartbeats tell that a machine has died.
       REDIS_LEASE_S = 15.0
       # Lease on SQLite, where the kernel tells of dead processes, and all of them may wait for a slow disk.
       FILE_LEASE_S = 60.0
@@ -113,11 +114,12 @@ module Chaton
       private
 
       def store
-        url = StoreAddress.under(@value.call(:store), @root)
+        url = StoreAddress.under(@value.call(:store), @root, @value.call(:environment))
         @store ||= {
           url: url, lease_s: @value.call(:lease_s) || JobsBuilder.lease_s(url),
           **%i[tls_ca_file tls_cert_file tls_key_file].to_h { |name| [name, absolute(@value.call(name))] },
-          format: @value.call(:format), **OF_STORE.to_h { |name| [name, @value.call(name)] }
+          format: @value.call(:format), listen: @value.call(:store_listen),
+          **OF_STORE.to_h { |name| [name, @value.call(name)] }
         }.freeze
       end
 

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "database_entry"
 require_relative "types"
 
 module Chaton
@@ -16,8 +17,12 @@ module Chaton
       end
 
       # @param root [String] the directory a relative path starts from
+      # @param environment [String] whose entry of database.yml `:active_record` is
       # @return [String]
-      def self.under(url, root)
+      # @raise [ConfigError] when there is no such entry
+      def self.under(url, root, environment)
+        return DatabaseEntry.new(root, environment).url.freeze if url == DatabaseEntry::NAME
+
         url.start_with?(SQLITE) ? "#{SQLITE}#{File.expand_path(url.delete_prefix(SQLITE), root)}".freeze : url
       end
 
@@ -26,6 +31,9 @@ module Chaton
       def self.file(url)
         url.delete_prefix(SQLITE) if url.start_with?(SQLITE)
       end
+
+      # @return [Boolean] whether Sidekiq finds jobs there
+      def self.redis?(url) = !url.start_with?(SQLITE, "postgres")
 
       # @return [String] without user and password
       def self.shown(url) = url.sub(%r{(?<=://).*@}, "***@")
@@ -45,16 +53,18 @@ module Chaton
       # `store "sqlite://storage/chaton.db"`, `store "redis://127.0.0.1:6379/0"`.
       class StoreUrl < Base
         # Schemes of an address.
-        SCHEMES = %w[sqlite redis rediss redis+sentinel rediss+sentinel unix].freeze
+        SCHEMES = %w[sqlite redis rediss redis+sentinel rediss+sentinel unix postgres postgresql].freeze
 
         def initialize
           super("sqlite://PATH, redis://HOST:PORT/DB, rediss://HOST:PORT/DB (TLS), " \
-                "redis+sentinel://HOST:PORT,HOST:PORT/NAME/DB (or rediss+sentinel) or unix://PATH?db=N (a socket of " \
-                "Redis)")
+                "redis+sentinel://HOST:PORT,HOST:PORT/NAME/DB (or rediss+sentinel), unix://PATH?db=N (a socket of " \
+                "Redis), postgres://USER@HOST/DATABASE or :active_record (the PostgreSQL database of Rails)")
         end
 
         # @return [String]
         def cast(value)
+          return DatabaseEntry::NAME if value.to_s == DatabaseEntry::NAME
+
           scheme, rest = value.to_s.split("://", 2)
           return value.to_s.dup.freeze if SCHEMES.include?(scheme) && rest.to_s.match?(/\A[^?\s]/)
 
@@ -68,6 +78,7 @@ module Chaton
         def hint(value, scheme)
           case scheme
           when "valkey", "valkeys" then ": write redis#{"s" if scheme.end_with?("s")}://, which Valkey understands"
+          when "postgis" then ": write postgres://"
           when "sqlite3", "file" then ": write sqlite://"
           else value.match?(%r{\A[\w./-]+\.(db|sqlite3?)\z}) ? ": write sqlite://#{value}" : ""
           end

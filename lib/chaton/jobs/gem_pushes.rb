@@ -20,7 +20,7 @@ module Chaton
         # Called once the application is loaded.
         def install(plan, log)
           settings = plan.jobs.store_settings
-          return unless SidekiqGem.loaded? && !settings[:url].start_with?("sqlite")
+          return unless SidekiqGem.loaded? && Config::StoreAddress.redis?(settings[:url])
 
           @all = !settings[:reliable_push].nil?
           client = ::Sidekiq::Client

@@ -41,7 +41,7 @@ class JobsManyProcessesTest < Minitest::Test
     end
     Chaton::Jobs.configure { |config| config.client_middleware { |chain| chain.add Mark } }
   RUBY
-  SERVERS = { sqlite: 2, redis: 4 }.freeze
+  SERVERS = { sqlite: 2, redis: 4, postgres: 4 }.freeze
 
   def time_limit_s = 90
 

@@ -53,6 +53,55 @@ class JobsConfigTest < ConfigCase
     assert_match(/queues takes 1 to 1000 values, not 0/, refused("queues"))
   end
 
+  def test_the_store_is_the_database_of_rails
+    write("config/database.yml", <<~YAML)
+      default: &default
+        adapter: postgresql
+        username: app
+        password: <%= "p@ss/word" %>
+      development:
+        primary:
+          <<: *default
+          host: db.internal
+          port: 5433
+          database: app_dev
+          sslmode: require
+        cache:
+          <<: *default
+          database: cache
+      test:
+        adapter: postgresql
+        database: app_test
+        host: /run/postgresql
+      production:
+        url: postgresql://app@db/app
+      old:
+        adapter: sqlite3
+        database: storage/app.sqlite3
+    YAML
+    of = ->(environment) { plan("jobs { store :active_record }", environment: environment).jobs }
+    assert_equal "postgres://app:p%40ss%2Fword@db.internal:5433/app_dev?sslmode=require", of["development"].store
+    assert_in_delta 15.0, of["development"].store_settings[:lease_s]
+    refute_match(/word/, of["development"].inspect)
+    assert_equal "postgres:///app_test?host=%2Frun%2Fpostgresql", of["test"].store
+    assert_equal "postgres://app@db/app", of["production"].store
+    assert_match(/adapter is "sqlite3"/, assert_raises(Chaton::ConfigError) { of["old"] }.message)
+    assert_match(/no entry for the environment staging/, assert_raises(Chaton::ConfigError) { of["staging"] }.message)
+  end
+
+  def test_the_store_is_the_database_of_the_environment_variable
+    of = ->(url) { Chaton::Config::DatabaseEntry.new(@root, "test", env: { "DATABASE_URL" => url }).url }
+    assert_equal "postgres://app:x@db/app?pool=5", of["postgis://app:x@db/app?pool=5"]
+    assert_match(/DATABASE_URL is not set/, assert_raises(Chaton::ConfigError) { of[""] }.message)
+    assert_match(/scheme is "mysql2"/, assert_raises(Chaton::ConfigError) { of["mysql2://db/app"] }.message)
+  end
+
+  def test_an_address_for_listening_is_not_printed
+    plan = plan("jobs { store \"postgres://b:6432/app\"; listen \"postgres://me:secret@db/app\" }")
+    assert_equal "postgres://me:secret@db/app", plan.jobs.store_settings[:listen]
+    refute_match(/secret/, plan.to_h.inspect)
+  end
+
   def test_addresses_of_stores
     assert_equal "redis://127.0.0.1:6379/0", jobs('store "redis://127.0.0.1:6379/0"').store
     assert_nil jobs('store "redis://127.0.0.1:6379/0"').store_file

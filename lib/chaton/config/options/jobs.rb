@@ -18,14 +18,19 @@ module Chaton
                   "Where jobs are stored. If Sidekiq's file is read, REDIS_URL sets it too.",
                   default_text: "sqlite://storage/chaton_ENVIRONMENT.db",
                   env: %w[CHATON_STORE], flags: %w[--store], placeholder: "URL"),
-        Option.in(:jobs, :username, :store, Types::Word.new, nil, "User for Redis; overrides that of the address."),
+        Option.in(:jobs, :username, :store, Types::Word.new, nil,
+                  "User for Redis or PostgreSQL; overrides that of the address."),
         Option.in(:jobs, :password, :store, Types::Secret.new, nil,
-                  "Password for Redis; overrides that of the address. It is never printed.",
+                  "Password for Redis or PostgreSQL; overrides that of the address. It is never printed.",
                   env: %w[CHATON_STORE_PASSWORD]),
         Option.in(:jobs, :sentinel_username, :store, Types::Word.new, nil, "User for the sentinels."),
         Option.in(:jobs, :sentinel_password, :store, Types::Secret.new, nil,
                   "Password for the sentinels, which they do not take from that of Redis. It is never printed.",
                   env: %w[CHATON_STORE_SENTINEL_PASSWORD]),
+        Option.in(:jobs, :store_listen, :store, Types::Secret.new("an address or \"off\""), nil,
+                  "PostgreSQL behind a bouncer: the address of the server itself, on which each process listens for " \
+                  "new jobs; off: it looks for them twice a second. It is never printed.",
+                  default_text: "the address of store", also: %i[listen]),
         Option.in(:jobs, :tls_ca_file, :store, Types::Path.new(none: true), nil,
                   "PEM file of the authorities that may sign the certificate of rediss://; none: the system's."),
         Option.in(:jobs, :tls_cert_file, :store, Types::Path.new(none: true), nil,
@@ -35,8 +40,9 @@ module Chaton
                   "Check the certificate of rediss://; off: the connection is encrypted, but to any server that " \
                   "answers. For hosted Redis with certificates of its own; tls_ca_file is safer."),
         Option.seconds(:jobs, :connect_timeout_s, :store, 0.1..300.0, 5.0,
-                       "Time to connect to Redis; sentinels share as much before that."),
-        Option.seconds(:jobs, :answer_timeout_s, :store, 0.1..300.0, 5.0, "Time for one answer of Redis."),
+                       "Time to connect to Redis or PostgreSQL; sentinels share as much before that."),
+        Option.seconds(:jobs, :answer_timeout_s, :store, 0.1..300.0, 5.0,
+                       "Time for one answer of Redis or PostgreSQL."),
         Option.in(:jobs, :reliable_push, :store, Types::BytesOr.new((64 << 10)..(1 << 30), none: true), nil,
                   "Redis: while the server cannot be reached, enqueueing keeps jobs of up to so many bytes in the " \
                   "memory of each process and sends them later in their order; they are lost if the process ends " \
@@ -102,7 +108,7 @@ module Chaton
         Option.seconds(:jobs, :beat_s, :jobs, 0.1..60.0, 3.0, "Time between two heartbeats of a process in the store."),
         Option.seconds(:jobs, :lease_s, :jobs, 1.0..86_400.0, nil,
                        "A process without a heartbeat for this long is dead: another one returns its jobs.",
-                       default_text: "15 with Redis, 60 with SQLite"),
+                       default_text: "15 with Redis and PostgreSQL, 60 with SQLite"),
         Option.seconds(:jobs, :claim_turn_s, :jobs, 0.0..5.0, 0.25,
                        "Redis: of three or more processes that wait for a job one claims it. The others wait, at " \
                        "most for this time; 0: all claim at once.")
