@@ -4,11 +4,12 @@ require_relative "jobs_server"
 require_relative "postgres_server"
 require_relative "role_test_case"
 
-# For tests of the role jobs. `each_store def test_it` defines one test for each kind of store.
+# For tests of the role jobs. `each_store def test_it` defines one test for SQLite and one for Redis, `every_store
+# def test_it` also one for PostgreSQL: where kills, forks, wakes or the queries of people meet the store.
 module JobsTest
   include RoleTest
 
-  STORES = %i[sqlite redis postgres].freeze
+  STORES = %i[sqlite redis].freeze
   # A job that notes its argument.
   NOTE = <<~RUBY
     class Note
@@ -32,6 +33,8 @@ module JobsTest
     include RoleTest::EachKind
 
     def each_store(name) = each_kind(STORES, name)
+
+    def every_store(name) = each_kind(STORES + %i[postgres], name)
   end
 
   def self.included(base)
@@ -43,7 +46,7 @@ module JobsTest
   def store
     @store ||= case kind
                when :redis then redis.url
-               when :postgres then postgres.url
+               when :postgres then postgres_url
                else "sqlite://#{File.join(scratch, "jobs.db")}"
                end
   end
@@ -51,8 +54,8 @@ module JobsTest
   # @return [RedisServer] of this test
   def redis = @redis ||= start_redis
 
-  # @return [PostgresServer] of this test
-  def postgres = @postgres ||= PostgresServer.new.tap { |server| (@stores ||= []) << server }.start
+  # @return [String] the address of a new database
+  def postgres_url = PostgresServer.shared.url(PostgresServer.shared.create_database)
 
   # @return [RedisServer] a further one
   def start_redis(options = {}, password: nil)

@@ -16,6 +16,11 @@ class PostgresServer
 
   attr_reader :dir, :pid
 
+  # @return [PostgresServer] for all tests of this process, each with a database of its own
+  def self.shared
+    @shared ||= new("fsync" => "off").start.tap { |server| Minitest.after_run { server.close } }
+  end
+
   # @param settings [Hash{String=>Object}] of postgresql.conf
   def initialize(settings = {})
     @dir = Dir.mktmpdir("chaton-postgres", "/tmp")
@@ -36,6 +41,13 @@ class PostgresServer
 
   # @return [String] for configurations
   def url(database = USER) = "postgres://#{USER}@/#{database}?host=#{@dir}"
+
+  # @return [String] the name of a new database
+  def create_database
+    name = "test#{@databases = @databases.to_i + 1}"
+    query("CREATE DATABASE #{name}") or raise "no database could be made; the server wrote:\n#{log}"
+    name
+  end
 
   # @return [String, nil] what a statement answers; nil if it fails
   def query(sql, database: USER)

@@ -48,7 +48,7 @@ class JobsBatchTest < Minitest::Test
   RUBY
   ALL = '.on(:success, Done, "name" => NAME).on(:complete, Done, "name" => NAME).on(:death, Done, "name" => NAME)'
 
-  each_store def test_callbacks_run_after_all_jobs
+  every_store def test_callbacks_run_after_all_jobs
     server = boot_jobs(JOBS)
     console = console(server)
     console.run("#{batch("b")}.jobs { 100.times { |n| Row.perform_async(n) } }; nil")
@@ -97,7 +97,7 @@ class JobsBatchTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  each_store def test_a_batch_survives_kills
+  every_store def test_a_batch_survives_kills
     server = boot_jobs(JOBS, workers: "jobs: 2", config: JobsServer::QUICK)
     console = console(server)
     console.run("#{batch("b")}.jobs { Row.perform_bulk((0...5_000).map { |n| [n] }) }; nil")
@@ -166,7 +166,7 @@ class JobsBatchTest < Minitest::Test
   RUBY
   STEPS = %w[opened pushed closed ended job callback].freeze
 
-  each_store def test_a_nested_batch_survives_a_kill_at_each_step
+  every_store def test_a_nested_batch_survives_a_kill_at_each_step
     server = boot_jobs(JOBS + KILLS, config: JobsServer::QUICK)
     console = console(server)
     STEPS.each_with_index do |step, round|

@@ -22,7 +22,7 @@ class JobsCommandTest < Minitest::Test
     end
   RUBY
 
-  each_store def test_waiting_jobs_are_listed_shown_and_moved
+  every_store def test_waiting_jobs_are_listed_shown_and_moved
     server = prepare_jobs(JOBS)
     console = console(server)
     ids = console.run("%w[a b c].map { |id| Step.perform_async(id) } + [Step.perform_in(3600, \"later\")]")
@@ -79,7 +79,7 @@ class JobsCommandTest < Minitest::Test
     assert_equal 0, stats(console)["enqueued"]
   end
 
-  each_store def test_commands_act_on_a_running_server
+  every_store def test_commands_act_on_a_running_server
     server = boot_jobs(JOBS, section: "beat_s 0.3")
     assert_equal "default", json(server, "enqueue", "Step", "[\"a\"]")["queue"]
     server.eventually("it ran") { server.record.of("a").any? }

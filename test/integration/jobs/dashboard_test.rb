@@ -86,7 +86,7 @@ class JobsDashboardTest < Minitest::Test
     assert_equal 0, server.stop(timeout_s: WAIT_S)
   end
 
-  each_store def test_batches_that_have_not_succeeded_are_shown
+  every_store def test_batches_that_have_not_succeeded_are_shown
     server = boot_jobs(JOBS, config: admin)
     server.write("mended", "")
     console(server).run(<<~RUBY)

@@ -85,7 +85,7 @@ class JobsFeaturesTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  each_store def test_a_lock_survives_a_kill_and_is_released_with_its_job
+  every_store def test_a_lock_survives_a_kill_and_is_released_with_its_job
     server = boot_jobs(JOBS, workers: "jobs: 2", config: JobsServer::QUICK)
     console = console(server)
     console.run("Unique.perform_async(\"u\", 3)")
@@ -115,7 +115,7 @@ class JobsFeaturesTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  each_store def test_a_kill_frees_the_slots_of_a_limit
+  every_store def test_a_kill_frees_the_slots_of_a_limit
     server = boot_jobs(JOBS, workers: "jobs: 2", config: JobsServer::QUICK)
     console = console(server)
     console.run("ThreeAtOnce.perform_bulk((0...6).map { |n| [\"l\#{n}\", 0.5] }); nil")
@@ -165,7 +165,7 @@ class JobsFeaturesTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  each_store def test_jobs_of_a_paused_queue_wait
+  every_store def test_jobs_of_a_paused_queue_wait
     server = boot_jobs(JOBS, section: "queues \"default\", \"low\"")
     console = console(server)
     console.run("Chaton::Jobs::Queue.new(\"low\").pause; Step.set(queue: \"low\").perform_async(\"low\"); " \

@@ -36,7 +36,7 @@ class JobsGracefulTest < Minitest::Test
     assert_equal Array.new(10) { |n| "w#{n}" }, waiting
   end
 
-  each_store def test_a_job_past_the_deadline_is_requeued_at_the_front_without_counting_as_a_failure
+  every_store def test_a_job_past_the_deadline_is_requeued_at_the_front_without_counting_as_a_failure
     server = boot_jobs(JOBS, threads: "1..1", config: "shutdown_timeout_s 1")
     console = console(server)
     console.run("Chaton::Jobs.client.push(\"class\" => \"Long\", \"args\" => [\"long\", 60], \"retry_count\" => 3)")
@@ -66,7 +66,7 @@ class JobsGracefulTest < Minitest::Test
     assert_equal 1, server.record.count("began")
   end
 
-  each_store def test_phased_restarts_lose_no_job_and_run_none_twice
+  every_store def test_phased_restarts_lose_no_job_and_run_none_twice
     server = boot_jobs(JOBS, workers: "jobs: 2", threads: "4..4")
     console = console(server)
     2.times do |round|

@@ -13,7 +13,7 @@ class JobsIdleTest < Minitest::Test
   # Most wake-ups of one thread in the window, which a heartbeat causes.
   WAKE_UPS_MAX = 10
 
-  each_store def test_idle_threads_sleep
+  every_store def test_idle_threads_sleep
     server = boot_jobs(JOBS)
     console = console(server)
     console.run("100.times { |n| Note.perform_async(n) }; Note.perform_in(3600, \"far\")")
@@ -34,7 +34,7 @@ class JobsIdleTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  each_store def test_each_push_wakes_an_idle_worker_at_once
+  every_store def test_each_push_wakes_an_idle_worker_at_once
     server = boot_jobs(JOBS)
     console = console(server)
     late = Array.new(30) do |n|

@@ -27,7 +27,7 @@ class JobsKillTest < Minitest::Test
 
   def time_limit_s = 180
 
-  each_store def test_killed_workers_lose_no_job
+  every_store def test_killed_workers_lose_no_job
     server, console = crowd
     at_risk = 0
     KILLS.times do |round|
@@ -39,7 +39,7 @@ class JobsKillTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  each_store def test_killed_supervisors_lose_no_job
+  every_store def test_killed_supervisors_lose_no_job
     server, console = crowd
     at_risk = 0
     ROUNDS.times do |round|
@@ -57,7 +57,7 @@ class JobsKillTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  each_store def test_a_killed_process_tree_loses_no_job
+  every_store def test_a_killed_process_tree_loses_no_job
     server, console = crowd
     at_risk = 0
     ROUNDS.times do |round|
@@ -70,20 +70,20 @@ class JobsKillTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  each_store def test_a_sibling_reclaims_a_killed_workers_jobs_at_once
+  every_store def test_a_sibling_reclaims_a_killed_workers_jobs_at_once
     server = boot_jobs(JOBS, workers: "jobs: 2", config: JobsServer::QUICK)
     assert_taken_over(server)
     assert_equal 0, server.stop
   end
 
-  each_store def test_without_a_sibling_the_replacement_reclaims_the_jobs
+  every_store def test_without_a_sibling_the_replacement_reclaims_the_jobs
     server = boot_jobs(JOBS, workers: "jobs: 1", config: JobsServer::QUICK)
     assert_taken_over(server)
     assert_equal 0, server.stop
   end
 
   # After a phased restart, workers are children of a preloader that the supervisor adopted.
-  each_store def test_jobs_are_reclaimed_after_a_phased_restart
+  every_store def test_jobs_are_reclaimed_after_a_phased_restart
     server = boot_jobs(JOBS, workers: "jobs: 1", config: JobsServer::QUICK)
     server.signal("USR1")
     server.wait_line(/phased restart done/)
@@ -92,7 +92,7 @@ class JobsKillTest < Minitest::Test
     server.wait_all_gone
   end
 
-  each_store def test_the_next_boot_reclaims_the_jobs_of_a_killed_process_tree
+  every_store def test_the_next_boot_reclaims_the_jobs_of_a_killed_process_tree
     server = boot_jobs(JOBS, workers: "jobs: 1")
     console(server).run("Long.perform_async(\"long\", 1)")
     server.eventually("it runs") { server.record.count("began") == 1 }

@@ -45,7 +45,7 @@ class JobsManyProcessesTest < Minitest::Test
 
   def time_limit_s = 90
 
-  each_store def test_servers_share_the_jobs
+  every_store def test_servers_share_the_jobs
     servers = boot_all
     console = console(servers.first)
     console.run("Note.perform_bulk((0...5_000).map { |n| [n] }); nil")
@@ -64,7 +64,7 @@ class JobsManyProcessesTest < Minitest::Test
     rest.each { |server| assert_equal 0, server.stop }
   end
 
-  each_store def test_a_cron_tick_is_enqueued_once
+  every_store def test_a_cron_tick_is_enqueued_once
     servers = boot_all(section: "cron \"tick\", \"*/2 * * * * *\", \"Tick\"")
     servers.first.eventually("four ticks") { ids(servers).uniq.size >= 4 }
     servers.each { |server| assert_equal 0, server.stop }
@@ -90,7 +90,7 @@ class JobsManyProcessesTest < Minitest::Test
     refute_includes ids(servers), "marked-"
   end
 
-  each_store def test_two_workers_of_one_server_wake_each_other
+  every_store def test_two_workers_of_one_server_wake_each_other
     server = boot_jobs(JOBS, workers: "jobs: 2", threads: "1..1")
     console = console(server)
     20.times do |n|

@@ -116,7 +116,7 @@ class JobsMisbehaviourTest < Minitest::Test
     Chaton::Jobs.configure { |config| config.error_handlers << ->(error, _) { Recorder.note("told:\#{error.message}") } }
   RUBY
 
-  each_store def test_a_forked_child_that_returns_does_not_work_on
+  every_store def test_a_forked_child_that_returns_does_not_work_on
     server = boot_jobs(FORKS)
     console = console(server)
     %w[exit raise return].each { |how| console.run("Forks.perform_async(#{how.dump})") }

@@ -127,7 +127,7 @@ class JobsPoisonTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  each_store def test_a_job_that_crashes_a_process_without_a_supervisor_is_dead_after_three_times
+  every_store def test_a_job_that_crashes_a_process_without_a_supervisor_is_dead_after_three_times
     server = boot_jobs(JOBS, workers: "0", threads: "1..4", args: %w[--jobs])
     console = console(server)
     console.run("Crashes.perform_async; 20.times { |n| Note.perform_async(n) }")
@@ -142,7 +142,7 @@ class JobsPoisonTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  each_store def test_a_job_whose_whole_process_tree_is_killed_three_times_is_dead
+  every_store def test_a_job_whose_whole_process_tree_is_killed_three_times_is_dead
     server = boot_jobs(JOBS, workers: "jobs: 1", config: JobsServer::QUICK)
     console = console(server)
     console.run("Waits.perform_async")

@@ -23,7 +23,7 @@ class JobsRoundTripTest < Minitest::Test
     end
   RUBY
 
-  each_store def test_every_way_to_enqueue_works
+  every_store def test_every_way_to_enqueue_works
     server = boot_jobs(JOBS, section: "queues \"default\", \"low\"")
     console = console(server)
     began_s = Recorder.now_s
@@ -46,7 +46,7 @@ class JobsRoundTripTest < Minitest::Test
     assert_equal 2506, stats(console)["processed"]
   end
 
-  each_store def test_threads_and_forked_processes_enqueue
+  every_store def test_threads_and_forked_processes_enqueue
     server = boot_jobs(JOBS)
     console = console(server)
     console.run(<<~RUBY)
@@ -63,7 +63,7 @@ class JobsRoundTripTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  each_store def test_requests_enqueue_in_a_process_that_also_runs_jobs
+  every_store def test_requests_enqueue_in_a_process_that_also_runs_jobs
     rackup = "run ->(env) { [200, {}, [Note.perform_async(env[\"PATH_INFO\"]).to_s]] }"
     server = boot_jobs(JOBS, workers: "1", rackup: rackup)
     jids = Array.new(50) { |n| server.get("/#{n}").body }
@@ -109,7 +109,7 @@ class JobsRoundTripTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  each_store def test_an_argument_of_ten_megabytes_arrives
+  every_store def test_an_argument_of_ten_megabytes_arrives
     server = boot_jobs(JOBS)
     console = console(server)
     jid = console.run("Keep.perform_async(\"big\", \"x\" * 10_000_000 + \"é\")")
