@@ -50,7 +50,7 @@ module Chaton
       # @param environment [String]
       # @return [JobsSettings] with this store
       def with_store(given, root, environment)
-        url = StoreAddress.under(given.fetch(:store), root, environment)
+        url = StoreAddress.of_jobs(given.fetch(:store), root, environment)
         lease_s = JobsBuilder.lease_s(url) unless StoreAddress.file(url).nil? == store_file.nil?
         further = given.except(:store).to_h do |name, value|
           [name, value && name.to_s.end_with?("_file") ? File.expand_path(value, root) : value]
@@ -114,7 +114,7 @@ module Chaton
       private
 
       def store
-        url = StoreAddress.under(@value.call(:store), @root, @value.call(:environment))
+        url = StoreAddress.of_jobs(@value.call(:store), @root, @value.call(:environment))
         @store ||= {
           url: url, lease_s: @value.call(:lease_s) || JobsBuilder.lease_s(url),
           **%i[tls_ca_file tls_cert_file tls_key_file].to_h { |name| [name, absolute(@value.call(name))] },

@@ -17,13 +17,17 @@ module Chaton
       end
 
       # @param root [String] the directory a relative path starts from
+      # @return [String]
+      def self.under(url, root)
+        url.start_with?(SQLITE) ? "#{SQLITE}#{File.expand_path(url.delete_prefix(SQLITE), root)}".freeze : url
+      end
+
+      # The address of a store of jobs, which may be the database of Rails.
       # @param environment [String] whose entry of database.yml `:active_record` is
       # @return [String]
       # @raise [ConfigError] when there is no such entry
-      def self.under(url, root, environment)
-        return DatabaseEntry.new(root, environment).url.freeze if url == DatabaseEntry::NAME
-
-        url.start_with?(SQLITE) ? "#{SQLITE}#{File.expand_path(url.delete_prefix(SQLITE), root)}".freeze : url
+      def self.of_jobs(url, root, environment)
+        url == DatabaseEntry::NAME ? DatabaseEntry.new(root, environment).url.freeze : under(url, root)
       end
 
       # @param url [String] with an absolute path
