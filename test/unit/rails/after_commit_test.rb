@@ -39,6 +39,19 @@ class AfterCommitTest < JobsUnitCase
     RUBY
   end
 
+  def test_a_broadcast_waits_for_the_commit_and_a_rollback_drops_it
+    assert_printed '[nil, [], ["a", "c"], true]', <<~RUBY
+      sent = []
+      hub = Object.new
+      hub.define_singleton_method(:append) { |name, *| sent.push(name).any? }
+      Chaton::Live.swap_client(hub)
+      waits, during = transaction { [Chaton.broadcast("a", "1"), sent.dup] }
+      transaction { Chaton.broadcast("b", "2"); raise ActiveRecord::Rollback }
+      added = Chaton.broadcast("c", "3")
+      p [waits, during, sent, added]
+    RUBY
+  end
+
   def test_a_rollback_drops_the_push
     assert_printed "[[:after], true]", <<~RUBY
       transaction { Late.perform_async("dropped"); raise ActiveRecord::Rollback }
