@@ -77,6 +77,8 @@ fn check(file: &DatabaseFile, conn: &Connection) -> Result<()> {
     let number = |query: &str| -> Result<i64> {
         conn.query_row(query, [], |row| row.get(0)).map_err(|error| file.sql(&error))
     };
+    // One state of the file: another process may be making the tables.
+    let _state = conn.unchecked_transaction().map_err(|error| file.sql(&error))?;
     let Format { content, setting, version: known, .. } = *file.format;
     let application = number("PRAGMA application_id")?;
     if is_former(file.format, application as i32) {

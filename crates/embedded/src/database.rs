@@ -62,8 +62,6 @@ pub struct Settings {
 /// One file in this process.
 pub struct Database {
     file: DatabaseFile,
-    /// Other engines that keep their tables in the file.
-    others: Mutex<Vec<&'static Format>>,
     settings: Settings,
     /// See [`Settings::follows`].
     follows: AtomicBool,
@@ -85,7 +83,6 @@ impl Database {
     pub fn shared(path: &Path, format: &'static Format, settings: Settings) -> Arc<Self> {
         let file = DatabaseFile::new(path, format);
         let shared = open_files::shared(path, |connections| Self {
-            others: Mutex::default(),
             checkpoints: Checkpoints::new(&file, &connections),
             file,
             settings,
@@ -108,7 +105,7 @@ impl Database {
 
     /// Notes an engine that uses the file; whether it is another one.
     fn add(&self, format: &'static Format) -> bool {
-        let mut others = self.others.lock();
+        let mut others = self.file.others.lock();
         let is_known = |known: &&Format| known.content == format.content;
         let is_new = !is_known(&self.file.format) && !others.iter().any(is_known);
         others.extend(is_new.then_some(format));
@@ -377,8 +374,9 @@ impl Database {
 
     /// Makes the tables of other engines that have come to the file.
     fn add_tables(&self, open: &mut WriteConnection) -> Result<()> {
-        let others = self.others.lock();
-        for format in &others[open.others..] {
+        // Not locked meanwhile: errors name them.
+        let others = self.file.others.lock()[open.others..].to_vec();
+        for format in others {
             connect::add_tables(&DatabaseFile::new(&self.file.path, format), &open.conn)?;
             if format.checkpoints_beside && open.pages.is_none() {
                 let pages = self.checkpoints.watch(&open.conn);

@@ -2,7 +2,9 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rusqlite::ErrorCode;
 use rustix::io::Errno;
 
@@ -45,18 +47,22 @@ pub struct DatabaseFile {
     pub path: PathBuf,
     /// What is kept in it.
     pub format: &'static Format,
+    /// Other engines that keep their tables in the file.
+    pub(crate) others: Arc<Mutex<Vec<&'static Format>>>,
 }
 
 impl fmt::Display for DatabaseFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} database {}", self.format.content, self.path.display())
+        f.write_str(self.format.content)?;
+        self.others.lock().iter().try_for_each(|other| write!(f, " and {}", other.content))?;
+        write!(f, " database {}", self.path.display())
     }
 }
 
 impl DatabaseFile {
     /// Names the file.
     pub fn new(path: &Path, format: &'static Format) -> Self {
-        Self { path: path.to_path_buf(), format }
+        Self { path: path.to_path_buf(), format, others: Arc::default() }
     }
 
     /// An error of SQLite about this file, with advice.

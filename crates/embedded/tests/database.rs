@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use chaton_core::file_lock::{FileLock, Held};
@@ -31,6 +31,8 @@ const WORDS: Format = Format {
     ..FORMAT
 };
 
+/// Without one look at the file the race was met in each run of so many.
+const ROUNDS: usize = 500;
 /// Longest wait for anything.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -115,6 +117,29 @@ fn a_replaced_file_is_reported_or_followed() {
             add(&database, 2).unwrap();
         }
         assert_eq!(sum(&database), 2);
+    }
+}
+
+/// Another process makes the tables of a new file while this one looks whose file it is.
+#[test]
+fn a_file_that_another_process_makes_is_not_foreign() {
+    for _ in 0..ROUNDS {
+        let place = Place::new();
+        let start = Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let conn = rusqlite::Connection::open(place.path()).unwrap();
+                conn.busy_timeout(PATIENCE).unwrap();
+                conn.pragma_update(None, "journal_mode", "WAL").unwrap();
+                start.wait();
+                let tables = "BEGIN IMMEDIATE; CREATE TABLE IF NOT EXISTS numbers(n INTEGER);
+                              PRAGMA application_id=0x4348544E; PRAGMA user_version=1; COMMIT";
+                conn.execute_batch(tables).unwrap();
+            });
+            let database = place.open(false);
+            start.wait();
+            database.prepare().unwrap();
+        });
     }
 }
 

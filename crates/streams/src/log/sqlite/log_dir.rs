@@ -25,7 +25,7 @@ const NAME_BYTES_MAX: usize = 249;
 static FORMAT: Format = Format {
     content: "records",
     setting: "broker",
-    advice_when_corrupt: "it is damaged or no SQLite database; move it away to begin anew",
+    advice_when_corrupt: "it is damaged or no SQLite database; restore a copy of it, or move it away to begin anew",
     version: 1,
     version_bit: 16,
     // "CHTL". (Jobs have a table `batches`, too.)
