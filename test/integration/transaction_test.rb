@@ -126,7 +126,7 @@ class TransactionTest < Minitest::Test
     end
   RUBY
   # Every fourth of them ends no process.
-  NUMBERS = (0...Soak.number(16, 200)).to_a
+  NUMBERS = (0...Soak.number(16, 60)).to_a
 
   def kind = :local
 
