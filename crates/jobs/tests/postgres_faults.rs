@@ -6,10 +6,14 @@ mod postgres_server;
 mod redis_engine;
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chaton_core::engine::Engine as _;
-use chaton_jobs::store::{open, NewJob, StoreErrorKind, StoreOptions};
+use chaton_core::engine::{Engine as _, Feed};
+use chaton_jobs::engine::{Engine, Job};
+use chaton_jobs::outcome::Outcome;
+use chaton_jobs::store::{open, NewJob, Store, StoreErrorKind, StoreOptions};
+use parking_lot::Mutex;
 use postgres_server::TestPostgres;
 use redis_engine::{push_one, start, Pusher};
 
@@ -112,6 +116,114 @@ fn many_processes_make_the_tables_at_once() {
         }
     });
     assert_eq!(server.psql(&database, "SELECT count(*) FROM chaton.jobs").unwrap(), "8");
+}
+
+/// Keeps each job until the test ends it.
+#[derive(Default)]
+struct HeldJobs {
+    begun: Mutex<Vec<Arc<Job>>>,
+}
+
+impl Feed<Job> for HeldJobs {
+    fn submit(&self, job: Arc<Job>) -> Result<(), Arc<Job>> {
+        job.start(0);
+        self.begun.lock().push(job);
+        Ok(())
+    }
+    fn idle_threads(&self) -> usize {
+        4
+    }
+    fn warn(&self, line: &str) {
+        println!("{line}");
+    }
+}
+
+fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !condition() {
+        assert!(began.elapsed() < Duration::from_secs(60), "{what}: waited too long");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_job_whose_claim_a_crash_has_lost_runs_once() {
+    // Nothing but a commit that waits writes the log.
+    let mut server = TestPostgres::start(&["-c", "wal_writer_delay=10000"]);
+    let database = server.database();
+    let options = options(&server, &database);
+    let feed = Arc::new(HeldJobs::default());
+    let config = redis_engine::config(options.clone());
+    let engine = Engine::start(config, &open(&options).unwrap(), feed.clone()).unwrap();
+    let identity = engine.identity().to_string();
+    let mut store = open(&options).unwrap().store();
+    push_one(&mut *store, "a", None).unwrap();
+    wait_for("the job", || feed.begun.lock().len() == 1);
+    server.crash();
+    let in_flight = |store: &mut dyn Store| store.in_flight(&identity).map_or(0, |jobs| jobs.len());
+    wait_for("its entry", || in_flight(&mut *store) == 1);
+    assert_eq!(store.stats().unwrap().enqueued, 0);
+    let job = feed.begun.lock()[0].clone();
+    assert!(job.finish(Outcome::Ack));
+    wait_for("its end", || in_flight(&mut *store) == 0);
+    push_one(&mut *store, "b", None).unwrap();
+    wait_for("the next job", || feed.begun.lock().len() == 2);
+    assert_eq!(feed.begun.lock()[1].document().jid(), "b");
+    let job = feed.begun.lock()[1].clone();
+    job.finish(Outcome::Ack);
+    engine.stop();
+}
+
+#[test]
+fn a_failover_to_a_synchronous_standby_loses_no_job() {
+    let mut server = TestPostgres::start(&[]);
+    let database = server.database();
+    let standby = server.standby();
+    let set = "ALTER SYSTEM SET synchronous_standby_names='*'";
+    server.psql("postgres", set).unwrap();
+    server.psql("postgres", "SELECT pg_reload_conf()").unwrap();
+    let is_sync = "SELECT count(*) FROM pg_stat_replication WHERE sync_state='sync'";
+    wait_for("the standby", || server.psql("postgres", is_sync).as_deref() == Some("1"));
+    let folders = format!("{},{}", server.folder.display(), standby.folder.display());
+    let url =
+        format!("postgres://postgres@/{database}?host={folders}&target_session_attrs=read-write");
+    let options = StoreOptions::for_tests(url);
+    let (engine, feed) = start(options.clone());
+    Pusher::during(&options, &feed, |pusher| {
+        feed.wait_for("pushes", || pusher.stored() > 100);
+        server.stop();
+        standby.psql("postgres", "ALTER SYSTEM RESET synchronous_standby_names").unwrap();
+        standby.psql("postgres", "SELECT pg_reload_conf(), pg_promote()").unwrap();
+        let before = pusher.stored();
+        feed.wait_for("pushes go on", || pusher.stored() > before + 100);
+    });
+    println!("{} jobs ran", feed.ran());
+    engine.stop();
+}
+
+#[test]
+fn a_statement_without_an_answer_in_time_is_ended() {
+    let server = TestPostgres::shared();
+    let database = server.database();
+    let mut options = options(server, &database);
+    options.answer_timeout = Duration::from_millis(300);
+    let mut store = open(&options).unwrap().store();
+    push_one(&mut *store, "a", None).unwrap();
+    let lock = "BEGIN; LOCK TABLE chaton.jobs; SELECT pg_sleep(60)";
+    let mut other = server.session(&database, lock);
+    let sessions = |what: &str| {
+        let sql =
+            format!("SELECT count(*) FROM pg_stat_activity WHERE datname='{database}' AND {what}");
+        server.psql("postgres", &sql).unwrap()
+    };
+    wait_for("the lock", || sessions("query LIKE '%pg_sleep%' AND wait_event='PgSleep'") == "1");
+    let error = push_one(&mut *store, "b", None).unwrap_err();
+    assert_eq!(error, StoreErrorKind::Unavailable);
+    let began = Instant::now();
+    wait_for("its end", || sessions("wait_event_type='Lock'") == "0");
+    assert!(began.elapsed() < Duration::from_secs(20), "it waited for the lock");
+    other.kill().unwrap();
+    other.wait().unwrap();
 }
 
 /// How fast an idle engine starts jobs, and how many connections and statements it has meanwhile.

@@ -137,7 +137,8 @@ pub trait Store: Send {
     }
 
     /// Puts jobs that an owner has in hand back into its in-flight set where the store has lost them.
-    /// A job that is at the front of its queue or in a set is left there, since it will be claimed.
+    /// A job that is at the front of its queue or in a set is left there, since it will be claimed; PostgreSQL takes
+    /// it out of the queue.
     /// Returns how many were put back.
     fn restore(&mut self, _owner: &str, _jobs: &[ClaimedJob]) -> Result<usize> {
         Ok(0)

@@ -52,12 +52,7 @@ impl TestPostgres {
 
     /// A server of its own with further arguments.
     pub fn start(settings: &[&str]) -> Self {
-        let folder =
-            tempfile::Builder::new().prefix("chaton-pg").tempdir_in("/tmp").unwrap().keep();
-        if is_root() {
-            let owned = Command::new("chown").arg("postgres").arg(&folder).status().unwrap();
-            assert!(owned.success());
-        }
+        let folder = scratch();
         let settings: Vec<String> = settings.iter().map(|one| one.to_string()).collect();
         let wrapper = spawn(&folder, &settings);
         let server = Self { wrapper, folder, settings };
@@ -122,6 +117,24 @@ impl TestPostgres {
         self.wait_until_ready();
     }
 
+    /// The same after a commit that waits for the disk, so that no claim before it is lost.
+    pub fn crash_after_a_flush(&mut self) {
+        self.psql("postgres", "CREATE TABLE IF NOT EXISTS flushed(); DROP TABLE flushed").unwrap();
+        self.crash();
+    }
+
+    /// A standby that streams from it.
+    pub fn standby(&self) -> Self {
+        let folder = scratch();
+        let mut copy = as_user(programs().join("pg_basebackup").to_str().unwrap());
+        copy.arg("-D").arg(folder.join("data")).args(["-U", "postgres", "-R", "-c", "fast", "-h"]);
+        assert!(copy.arg(&self.folder).current_dir("/").status().unwrap().success());
+        let settings = self.settings.clone();
+        let server = Self { wrapper: spawn(&folder, &settings), folder, settings };
+        server.wait_until_ready();
+        server
+    }
+
     /// Ends it at once; it recovers at the next start.
     pub fn stop(&mut self) {
         if let Some(mut input) = self.wrapper.stdin.take() {
@@ -141,14 +154,28 @@ fn is_root() -> bool {
     status.lines().any(|line| line.starts_with("Uid:\t0\t"))
 }
 
+/// A new folder of the server's user.
+fn scratch() -> PathBuf {
+    let folder = tempfile::Builder::new().prefix("chaton-pg").tempdir_in("/tmp").unwrap().keep();
+    if is_root() {
+        let owned = Command::new("chown").arg("postgres").arg(&folder).status().unwrap();
+        assert!(owned.success());
+    }
+    folder
+}
+
+/// A program that runs as a user who is not root.
+fn as_user(program: &str) -> Command {
+    if !is_root() {
+        return Command::new(program);
+    }
+    let mut command = Command::new("runuser");
+    command.args(["-u", "postgres", "--", program]);
+    command
+}
+
 fn spawn(folder: &Path, settings: &[String]) -> Child {
-    let mut command = if is_root() {
-        let mut command = Command::new("runuser");
-        command.args(["-u", "postgres", "--", "sh"]);
-        command
-    } else {
-        Command::new("sh")
-    };
+    let mut command = as_user("sh");
     command.args(["-c", WRAPPER, "sh"]).arg(programs()).arg(folder).args(settings);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }

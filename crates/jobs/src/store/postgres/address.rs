@@ -56,16 +56,43 @@ impl PostgresAddress {
             Some("off") => None,
             Some(url) => Some(self::config(url, options)?),
         };
-        let client = options.tls_cert_file.clone().zip(options.tls_key_file.clone());
-        let tls =
-            TlsOptions { ca_file: options.tls_ca_file.clone(), client, verify: options.tls_verify };
+        let file = |setting: &Option<String>, name| {
+            setting.clone().or_else(|| parameter(&options.url, name))
+        };
+        let client =
+            file(&options.tls_cert_file, "sslcert").zip(file(&options.tls_key_file, "sslkey"));
+        let ca_file = file(&options.tls_ca_file, "sslrootcert").filter(|path| path != "system");
+        let tls = TlsOptions { ca_file, client, verify: options.tls_verify };
         let tls = tls::config(&tls)
             .map_err(|error| StoreError::refused(format!("store {shown:?}: {error}")))?;
         Ok(Self { shown, config, listen, tls: Tls(MakeRustlsConnect::new(tls)) })
     }
 }
 
-/// Parameters of Rails' addresses that mean nothing to a connection, and of libpq that are settings here.
+/// A parameter of the address that names a file, as libpq has it.
+fn parameter(url: &str, name: &str) -> Option<String> {
+    let (_, query) = url.split_once('?')?;
+    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let value = pairs.find(|(known, _)| *known == name)?.1;
+    Some(percent_decoded(value))
+}
+
+fn percent_decoded(text: &str) -> String {
+    let mut parts = text.split('%');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        match part.get(..2).and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                bytes.extend_from_slice(&part.as_bytes()[2..]);
+            }
+            None => bytes.extend([b"%", part.as_bytes()].concat()),
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Parameters of Rails' addresses that mean nothing to a connection, and those that [`parameter`] reads.
 const IGNORED: [&str; 8] = [
     "encoding",
     "pool",

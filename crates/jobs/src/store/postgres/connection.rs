@@ -5,7 +5,7 @@
 //! have no names (`query_typed`), so that a bouncer may give each transaction another server.
 
 use std::collections::{BTreeSet, HashSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row};
 
-use super::address::PostgresAddress;
+use super::address::{PostgresAddress, Tls};
 use super::errors::{Failure, Phase};
 use super::schema;
 use crate::store::error::StoreError;
@@ -30,6 +30,8 @@ const POOL_MAX: usize = 16;
 const IDLE_MAX: Duration = Duration::from_secs(10);
 /// Longest time to make the tables, or to wait until another process has made them.
 const MIGRATE_MAX: Duration = Duration::from_secs(60);
+/// Longest time to send the cancellation of a statement, which takes a connection of its own.
+const CANCEL_MAX: Duration = Duration::from_secs(1);
 /// How often a transaction is tried that the server has ended in favour of another one.
 const TRIES: u32 = 8;
 /// Mean pause before the second try; each further one is longer.
@@ -85,6 +87,7 @@ impl<T: Argument + ?Sized> Argument for &&T {
 pub(super) struct Connection {
     runtime: Runtime,
     client: Client,
+    tls: Tls,
     used: Instant,
     /// Queues that the table has for certain.
     pub known_queues: HashSet<String>,
@@ -98,7 +101,16 @@ impl Connection {
         let connected = runtime.block_on(async { tokio::time::timeout(timeout, connecting).await });
         let (client, driver) = connected.map_err(|_| Failure::Late(Phase::Connect))??;
         runtime.spawn(driver);
-        Ok(Self { runtime, client, used: Instant::now(), known_queues: HashSet::new() })
+        let tls = server.address.tls.clone();
+        Ok(Self { runtime, client, tls, used: Instant::now(), known_queues: HashSet::new() })
+    }
+
+    /// Ends the statement that had no answer in time: closing the connection would leave it waiting for its lock. A
+    /// cancellation has no answer either, so a failure changes nothing.
+    fn cancel(&self) {
+        let token = self.client.cancel_token();
+        let cancel = token.cancel_query(self.tls.clone());
+        drop(self.runtime.block_on(async { tokio::time::timeout(CANCEL_MAX, cancel).await }));
     }
 
     /// Whether the server has closed it meanwhile.
@@ -137,6 +149,8 @@ pub(super) struct Server {
     returned: Condvar,
     /// Stores that use it.
     users: AtomicUsize,
+    /// Connections that ended unasked: behind the next one there may be another server.
+    losses: AtomicU64,
 }
 
 impl Drop for Server {
@@ -153,6 +167,9 @@ pub(super) enum Mode {
     Single,
     /// The same, each in a transaction of its own that has [`PLANS`] and takes no further round trip: what finds rows.
     Planned,
+    /// As `Planned`, without a wait for the disk or a standby: a claim. If the server crashes within a second, the job
+    /// is in its queue again, and its owner takes it back behind its next connection (`Store::restore`).
+    Claim,
     /// A transaction.
     Transaction,
 }
@@ -166,6 +183,7 @@ impl Server {
             pool: Mutex::new(pool),
             returned: Condvar::new(),
             users: AtomicUsize::new(0),
+            losses: AtomicU64::new(0),
         }
     }
 
@@ -232,6 +250,17 @@ impl Server {
         drop(idle);
     }
 
+    /// Connects, if no connection is open.
+    pub fn connect(&self) -> Result<()> {
+        let taken = self.take().map_err(|failure| failure.into_error(&self.address.shown));
+        taken.map(|conn| self.put_back(conn, false))
+    }
+
+    /// One more than the connections that were lost.
+    pub fn connections(&self) -> u64 {
+        1 + self.losses.load(Ordering::Relaxed)
+    }
+
     /// A connection that works as far as is known.
     fn take(&self) -> std::result::Result<Connection, Failure> {
         let deadline = Instant::now() + self.options.answer_timeout;
@@ -243,6 +272,7 @@ impl Server {
                 if !conn.is_dead() {
                     return Ok(conn);
                 }
+                self.losses.fetch_add(1, Ordering::Relaxed);
                 pool = self.pool.lock();
                 pool.open -= 1;
                 continue;
@@ -276,6 +306,7 @@ impl Server {
 
     fn put_back(&self, mut conn: Connection, lost: bool) {
         let mut pool = self.pool.lock();
+        self.losses.fetch_add(u64::from(lost), Ordering::Relaxed);
         let closed = if lost || conn.client.is_closed() || pool.made_in != forks::count() {
             pool.open = pool.open.saturating_sub(1);
             // The server may have come back as another one.
@@ -349,6 +380,8 @@ pub(super) struct Call<'a> {
 
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED;
     SET LOCAL enable_seqscan=off; SET LOCAL enable_bitmapscan=off; SET LOCAL jit=off";
+const BEGIN_CLAIM: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit=off;
+    SET LOCAL enable_seqscan=off; SET LOCAL enable_bitmapscan=off; SET LOCAL jit=off";
 /// Settings by which an index gives rows in their order. The table is empty at one time and holds a million jobs soon
 /// after, so its statistics are always wrong: by them the planner reads and sorts a whole queue to claim a few jobs
 /// (measured: 104 ms instead of 5 ms with 100,000 waiting). Where only a sequential scan is possible, its cost is
@@ -365,7 +398,9 @@ impl<'a> Call<'a> {
     /// statement has changed is told behind it, also in the same round trip.
     pub fn rows(&mut self, sql: &str, args: Args<'_>) -> std::result::Result<Vec<Row>, Failure> {
         let commits = self.mode != Mode::Transaction;
-        let begins = self.mode == Mode::Planned || !commits && !self.begun;
+        let is_claim = self.mode == Mode::Claim;
+        let begins = self.mode == Mode::Planned || is_claim || !commits && !self.begun;
+        let begin = if is_claim { BEGIN_CLAIM } else { BEGIN };
         let told = if commits { std::mem::take(&mut self.told) } else { BTreeSet::new() };
         let (runtime, client, timeout) = (&self.conn.runtime, &self.conn.client, self.timeout);
         let phase = if commits { Phase::InDoubt } else { Phase::Statement };
@@ -381,7 +416,7 @@ impl<'a> Call<'a> {
             // In this order they are sent. Behind an error, the commit is a rollback.
             let (begun, rows, committed, ()) = tokio::join!(
                 biased;
-                control(begins, BEGIN),
+                control(begins, begin),
                 client.query_typed(sql, args),
                 control(begins && commits, "COMMIT"),
                 tell(client, &told)
@@ -391,7 +426,10 @@ impl<'a> Call<'a> {
         match runtime.block_on(async { tokio::time::timeout(timeout, all).await }) {
             Ok(Ok(rows)) => Ok(rows),
             Ok(Err(error)) => Err(Failure::of(error, phase)),
-            Err(_) => Err(Failure::Late(phase)),
+            Err(_) => {
+                self.conn.cancel();
+                Err(Failure::Late(phase))
+            }
         }
     }
 
@@ -454,7 +492,10 @@ impl<'a> Call<'a> {
         match self.conn.runtime.block_on(async { tokio::time::timeout(timeout, op).await }) {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(Failure::of(error, phase)),
-            Err(_) => Err(Failure::Late(phase)),
+            Err(_) => {
+                self.conn.cancel();
+                Err(Failure::Late(phase))
+            }
         }
     }
 }

@@ -22,6 +22,9 @@ pub(super) const QUEUE: i16 = 0;
 pub(super) const SCHEDULED: i16 = 2;
 pub(super) const DEAD: i16 = 4;
 
+/// Jobs at the front of a queue among which one is looked for whose claim was lost.
+const FRONT_MAX: i64 = 10_000;
+
 /// The place of a location.
 pub(super) fn place(location: &JobLocation) -> i16 {
     match location {
@@ -498,4 +501,30 @@ pub(super) fn in_flight(call: &mut Call<'_>, owner: &str) -> Result<Vec<ClaimedJ
         payload: row.get(2),
     };
     Ok(rows.iter().map(job).collect())
+}
+
+/// Puts jobs into an in-flight set that has lost them: out of the front of their queue, where they are if the claim was
+/// lost, or anew if their push was, too. Those in the schedule, the retry set or another owner's hands stay there.
+/// Returns how many.
+pub(super) fn restore(call: &mut Call<'_>, owner: &str, jobs: &[ClaimedJob]) -> Result<usize> {
+    let tickets: Vec<i64> = jobs.iter().map(|job| job.ticket as i64).collect();
+    let queues: Vec<&str> = jobs.iter().map(|job| &*job.queue).collect();
+    let payloads: Vec<&[u8]> = jobs.iter().map(|job| &*job.payload).collect();
+    let row = call.one(
+        "WITH lost AS MATERIALIZED (SELECT * FROM unnest($2, $3, $4) AS u(ticket, queue, payload) WHERE NOT EXISTS
+             (SELECT 1 FROM chaton.jobs j WHERE j.place=1 AND j.owner=$1 AND j.ticket=u.ticket)),
+         elsewhere AS MATERIALIZED (SELECT payload FROM chaton.jobs WHERE place IN (1, 2, 3) AND payload=ANY($4)),
+         front AS MATERIALIZED (SELECT w.id, w.payload FROM (SELECT DISTINCT queue AS name FROM lost) q
+             CROSS JOIN LATERAL (SELECT id, payload FROM chaton.jobs WHERE place=0 AND queue=q.name
+             ORDER BY priority, id LIMIT $5) w),
+         known AS (INSERT INTO chaton.owners(identity) VALUES($1) ON CONFLICT DO NOTHING),
+         taken AS (UPDATE chaton.jobs j SET place=1, owner=$1, ticket=l.ticket FROM front f
+             JOIN lost l ON l.payload=f.payload WHERE j.id=f.id AND j.place=0 RETURNING 1),
+         added AS (INSERT INTO chaton.jobs(place, owner, ticket, queue, payload)
+             SELECT 1, $1, ticket, queue, payload FROM lost l WHERE payload NOT IN (SELECT payload FROM elsewhere)
+             AND payload NOT IN (SELECT payload FROM front) RETURNING 1)
+         SELECT (SELECT count(*) FROM taken) + (SELECT count(*) FROM added)",
+        args![owner, tickets, queues, payloads, FRONT_MAX],
+    )?;
+    Ok(row.map_or(0, |row| row.get::<_, i64>(0) as usize))
 }

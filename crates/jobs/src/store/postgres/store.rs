@@ -64,7 +64,15 @@ impl Drop for PostgresStore {
 
 impl Store for PostgresStore {
     fn connect(&mut self) -> Result<()> {
-        self.probe()
+        self.server.connect()
+    }
+
+    fn connections(&self) -> u64 {
+        self.server.connections()
+    }
+
+    fn restore(&mut self, owner: &str, jobs: &[ClaimedJob]) -> Result<usize> {
+        self.write(|call| jobs::restore(call, owner, jobs))
     }
 
     fn push(&mut self, jobs: &[NewJob<'_>]) -> Result<Vec<PushResult>> {
@@ -83,7 +91,10 @@ impl Store for PostgresStore {
         request: Option<&ClaimRequest<'_>>,
     ) -> Result<ClaimReply> {
         if let Some(tickets) = plain_tickets(acks) {
-            return self.single(|call| jobs::delete_and_claim(call, owner, &tickets, request));
+            // An acknowledgement is safe on the disk once it has an answer.
+            let mode = if tickets.is_empty() { Mode::Claim } else { Mode::Planned };
+            let op = |call: &mut Call<'_>| jobs::delete_and_claim(call, owner, &tickets, request);
+            return self.server.run(mode, op);
         }
         let options = &self.server.options;
         self.write(|call| jobs::ack_and_claim(call, owner, acks, request, options))

@@ -110,7 +110,7 @@ impl RealStore {
                 server.kill();
                 server.restart();
             }
-            Self::Postgres(server, _) => server.crash(),
+            Self::Postgres(server, _) => server.crash_after_a_flush(),
         }
         true
     }
