@@ -184,7 +184,7 @@ fn a_failover_to_a_synchronous_standby_loses_no_job() {
     server.psql("postgres", "SELECT pg_reload_conf()").unwrap();
     let is_sync = "SELECT count(*) FROM pg_stat_replication WHERE sync_state='sync'";
     wait_for("the standby", || server.psql("postgres", is_sync).as_deref() == Some("1"));
-    let folders = format!("{},{}", server.folder.display(), standby.folder.display());
+    let folders = format!("{}&host={}", server.folder.display(), standby.folder.display());
     let url =
         format!("postgres://postgres@/{database}?host={folders}&target_session_attrs=read-write");
     let options = StoreOptions::for_tests(url);
