@@ -16,7 +16,7 @@ module JobsCase
 
   # Where the file is: in memory where the system has such a folder.
   FOLDER = File.directory?("/dev/shm") ? "/dev/shm" : Dir.tmpdir
-  STORE = { username: nil, password: nil, sentinel_username: nil, sentinel_password: nil,
+  STORE = { listen: nil, username: nil, password: nil, sentinel_username: nil, sentinel_password: nil,
             tls_ca_file: nil, tls_cert_file: nil, tls_key_file: nil, tls_verify: true,
             connect_timeout_s: 2.0, answer_timeout_s: 2.0, reliable_push: nil, reliable_push_timeout_s: 2.0,
             durable: false, lock_timeout_s: 2.0, format: 7, lease_s: 60.0, dead_max: 100, dead_age_s: 3600.0 }.freeze
