@@ -7,7 +7,7 @@ require "chaton/pool"
 
 # The engine, the pool and the handler over a real store, in this process.
 class EngineCase < JobsUnitCase
-  STORE = { username: nil, password: nil, sentinel_username: nil, sentinel_password: nil,
+  STORE = { listen: nil, username: nil, password: nil, sentinel_username: nil, sentinel_password: nil,
             tls_ca_file: nil, tls_cert_file: nil, tls_key_file: nil, tls_verify: true,
             connect_timeout_s: 5.0, answer_timeout_s: 10.0, reliable_push: nil, reliable_push_timeout_s: 2.0,
             durable: true, lock_timeout_s: 5.0, format: 7, lease_s: 30.0, dead_max: 100, dead_age_s: 3600.0 }.freeze
