@@ -4,6 +4,7 @@
 
 mod postgres_server;
 mod redis_engine;
+mod redis_server;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use chaton_jobs::store::{open, NewJob, Store, StoreErrorKind, StoreOptions};
 use parking_lot::Mutex;
 use postgres_server::TestPostgres;
 use redis_engine::{push_one, start, Pusher};
+use redis_server::{free_port, tls};
 
 /// Kills of the server in one run, and in that of a night.
 const KILLS: [u32; 2] = [3, 50];
@@ -283,4 +285,40 @@ fn a_burst_of_jobs_runs_once_each() {
     let ran: HashSet<String> = feed.ran.lock().clone();
     assert_eq!(ran.len(), documents.len());
     assert_eq!(store.stats().unwrap().in_flight, 0);
+}
+
+#[test]
+fn the_certificate_of_the_server_is_checked_where_the_address_asks_for_it() {
+    let dir = tempfile::tempdir().unwrap();
+    tls::certificates(dir.path());
+    let port = free_port();
+    let server = TestPostgres::start_tls(dir.path(), port);
+    let encrypted = "SELECT count(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
+        WHERE ssl AND application_name = 'chaton'";
+    let ca = dir.path().join("ca.pem").display().to_string();
+    let address = |query: &str| format!("postgres://postgres@localhost:{port}/postgres{query}");
+    let with_ca = address(&format!("?sslmode=verify-full&sslrootcert={ca}"));
+    for url in [address(""), with_ca] {
+        let factory = open(&StoreOptions::for_tests(url.clone())).unwrap();
+        // It keeps its connection.
+        let mut store = factory.store();
+        push_one(&mut *store, "1", None).unwrap();
+        assert_ne!(server.psql("postgres", encrypted).as_deref(), Some("0"), "{url}");
+    }
+    let mut options = StoreOptions::for_tests(address("?sslmode=require"));
+    let error = open(&options).unwrap().store().stats().unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Refused, "{error}");
+    assert!(error.message.contains("sslrootcert"), "{error}");
+    options.tls_verify = false;
+    push_one(&mut *open(&options).unwrap().store(), "2", None).unwrap();
+    // Of another authority.
+    let other = tempfile::tempdir().unwrap();
+    tls::certificates(other.path());
+    options = StoreOptions::for_tests(address(""));
+    options.tls_ca_file = Some(other.path().join("ca.pem").display().to_string());
+    let error = open(&options).unwrap().store().stats().unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Refused, "{error}");
+    let missing = address("?sslmode=verify-full&sslrootcert=/none.pem");
+    let error = open(&StoreOptions::for_tests(missing)).err().unwrap();
+    assert!(error.message.contains("/none.pem"), "{error}");
 }

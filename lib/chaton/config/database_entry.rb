@@ -18,7 +18,7 @@ module Chaton
       # Schemes of such a database.
       SCHEMES = %w[postgres postgresql postgis].freeze
       # Keys that go into the address as they are.
-      PARAMETERS = %i[sslmode connect_timeout application_name].freeze
+      PARAMETERS = %i[sslmode sslrootcert sslcert sslkey connect_timeout application_name target_session_attrs].freeze
 
       # @param root [String] the application's directory
       # @param environment [String]

@@ -38,7 +38,7 @@ module Chaton
         # A connection of HTTP/2 carries other requests, too: the callable gets a stream instead of it.
         return @request.http2? ? send_stream(raw) : hijack(raw) if raw
 
-        send_events || send_file || send_array || send_stream
+        send_file || send_array || send_events || send_stream
       ensure
         close_body
       end

@@ -60,6 +60,12 @@ impl TestPostgres {
         server
     }
 
+    /// That of its arguments.
+    fn port(&self) -> &str {
+        let given = self.settings.iter().find_map(|setting| setting.strip_prefix("port="));
+        given.unwrap_or("5432")
+    }
+
     fn wait_until_ready(&self) {
         let began = Instant::now();
         while self.psql("postgres", "SELECT 1").as_deref() != Some("1") {
@@ -72,7 +78,7 @@ impl TestPostgres {
     /// What a statement answers; `None` if it fails.
     pub fn psql(&self, database: &str, sql: &str) -> Option<String> {
         let run = Command::new(programs().join("psql"))
-            .args(["-XAtq", "-U", "postgres", "-d", database, "-c", sql, "-h"])
+            .args(["-XAtq", "-U", "postgres", "-d", database, "-c", sql, "-p", self.port(), "-h"])
             .arg(&self.folder)
             .stderr(Stdio::null())
             .output()
@@ -121,6 +127,20 @@ impl TestPostgres {
     pub fn crash_after_a_flush(&mut self) {
         self.psql("postgres", "CREATE TABLE IF NOT EXISTS flushed(); DROP TABLE flushed").unwrap();
         self.crash();
+    }
+
+    /// A server with TLS at `localhost` and this port, and the files of [`certificates`](super::redis_server::tls).
+    pub fn start_tls(dir: &Path, port: u16) -> Self {
+        if is_root() {
+            let owned = Command::new("chown").arg("-R").arg("postgres").arg(dir).status().unwrap();
+            assert!(owned.success());
+        }
+        let file = |name: &str| dir.join(name).display().to_string();
+        let [cert, key] = [("cert", file("s.pem")), ("key", file("s.key"))]
+            .map(|(name, path)| format!("ssl_{name}_file={path}"));
+        let port = format!("port={port}");
+        let all = ["listen_addresses=localhost", &port, "ssl=on", &cert, &key];
+        Self::start(&all.map(|one| ["-c", one]).concat())
     }
 
     /// A standby that streams from it.

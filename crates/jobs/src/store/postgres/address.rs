@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use percent_encoding::percent_decode_str;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Config, Socket};
@@ -62,7 +63,10 @@ impl PostgresAddress {
         let client =
             file(&options.tls_cert_file, "sslcert").zip(file(&options.tls_key_file, "sslkey"));
         let ca_file = file(&options.tls_ca_file, "sslrootcert").filter(|path| path != "system");
-        let tls = TlsOptions { ca_file, client, verify: options.tls_verify };
+        // By default (`sslmode=prefer`) a server may also have no TLS at all, so its certificate proves nothing; Debian's
+        // makes its own. With an authority or another mode it is checked, `require` included, which libpq trusts.
+        let proves = ca_file.is_some() || config.get_ssl_mode() != SslMode::Prefer;
+        let tls = TlsOptions { ca_file, client, verify: options.tls_verify && proves };
         let tls = tls::config(&tls)
             .map_err(|error| StoreError::refused(format!("store {shown:?}: {error}")))?;
         Ok(Self { shown, config, listen, tls: Tls(MakeRustlsConnect::new(tls)) })
@@ -74,22 +78,7 @@ fn parameter(url: &str, name: &str) -> Option<String> {
     let (_, query) = url.split_once('?')?;
     let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     let value = pairs.find(|(known, _)| *known == name)?.1;
-    Some(percent_decoded(value))
-}
-
-fn percent_decoded(text: &str) -> String {
-    let mut parts = text.split('%');
-    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
-    for part in parts {
-        match part.get(..2).and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                bytes.extend_from_slice(&part.as_bytes()[2..]);
-            }
-            None => bytes.extend([b"%", part.as_bytes()].concat()),
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    Some(percent_decode_str(value).decode_utf8_lossy().into_owned())
 }
 
 /// Parameters of Rails' addresses that mean nothing to a connection, and those that [`parameter`] reads.

@@ -83,9 +83,24 @@ impl Failure {
     }
 }
 
+const CERTIFICATE_ADVICE: &str =
+    "; name the file of the authority that signed it by sslrootcert or tls_ca_file, or write \
+     tls_verify false";
+
+/// Retrying does not help then.
+fn is_bad_certificate(error: &(dyn std::error::Error + 'static)) -> bool {
+    let error = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+    let error = error.and_then(|error| error.downcast_ref::<rustls::Error>());
+    matches!(error, Some(rustls::Error::InvalidCertificate(_)))
+}
+
 fn server_error(error: &Error, phase: Phase, shown: &str) -> StoreError {
     let Some(reply) = error.as_db_error() else {
-        let why = std::error::Error::source(error).map_or(String::new(), |e| format!(": {e}"));
+        let source = std::error::Error::source(error);
+        let why = source.map_or(String::new(), |e| format!(": {e}"));
+        if source.is_some_and(is_bad_certificate) {
+            return StoreError::refused(format!("store {shown}: {error}{why}{CERTIFICATE_ADVICE}"));
+        }
         let mut made = StoreError::unavailable(format!("store {shown}: {error}{why}"));
         made.in_doubt = phase == Phase::InDoubt;
         return made;
