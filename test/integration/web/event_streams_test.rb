@@ -105,16 +105,16 @@ class EventStreamsTest < Minitest::Test
     assert_equal numbers, numbers.sort.uniq
   end
 
-  def test_streams_over_tls_and_http2
-    server = serve(rackup: APP)
-    plain = "https://127.0.0.1:#{port(server)}"
+  def test_streams_over_tls_and_http2_are_not_compressed
+    server = serve("workers 0\nweb { compress true }", rackup: APP)
+    curl = ["curl", "-sNk", "-H", "Accept-Encoding: gzip", "https://127.0.0.1:#{port(server)}/a"]
     streams = %w[--http1.1 --http2].map do |version|
-      Open3.popen2("curl", "-sNk", version,
-                   "#{plain}/a")[1].tap { |out|
-        assert_match(/\Aretry: \d+\nid: \S+\n\n\z/, Array.new(3) {
-                                                      out.gets
-                                                    }.join)
-      }
+      head, = Open3.capture2(*curl, version, "--head")
+      assert_match(%r{\AHTTP/\S+ 200.*^content-type: text/event-stream}m, head)
+      refute_match(/content-encoding/i, head)
+      out = Open3.popen2(*curl, version)[1]
+      assert_match(/\Aretry: \d+\nid: \S+\n\n\z/, Array.new(3) { out.gets }.join)
+      out
     end
     server.eventually("both are subscribed") { server.status["service"]["web"]["connections"] == 2 }
     RawClient.open(port(server), tls: @tls.context) do |client|
@@ -147,10 +147,10 @@ class EventStreamsTest < Minitest::Test
         sleep 0.02
       end
     end
-    3.times do
+    3.times do |killed|
       server.eventually("a worker to kill") { server.workers.size == 2 }
       server.signal("KILL", server.workers.first)
-      server.wait_line(/worker .*(?:died|killed|SIGKILL)/i)
+      server.eventually("it is missed") { server.log.scan("worker died").size == killed + 1 }
     end
     server.signal("USR1")
     server.wait_line(/phased restart done/)
