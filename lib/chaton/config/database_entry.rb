@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require "erb"
-require "uri"
 require "yaml"
 require_relative "../errors"
 
@@ -64,9 +63,13 @@ module Chaton
         parameters[:host] = host if socket && !host.empty?
         parameters[:port] = entry[:port] if socket && entry[:port]
         server = socket ? "" : "#{host}#{":#{entry[:port]}" if entry[:port]}"
-        query = URI.encode_www_form(parameters)
         "postgres://#{"#{login}@" unless login.empty?}#{server}/#{ERB::Util.url_encode(entry[:database].to_s)}" \
-          "#{"?#{query}" unless query.empty?}"
+          "#{query(parameters)}"
+      end
+
+      def query(parameters)
+        pairs = parameters.map { |name, value| "#{name}=#{ERB::Util.url_encode(value.to_s)}" }
+        pairs.empty? ? "" : "?#{pairs.join("&")}"
       end
 
       def checked(url)

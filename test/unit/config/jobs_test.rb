@@ -65,7 +65,8 @@ class JobsConfigTest < ConfigCase
           host: db.internal
           port: 5433
           database: app_dev
-          sslmode: require
+          sslmode: verify-full
+          sslrootcert: /a ca.pem
         cache:
           <<: *default
           database: cache
@@ -80,7 +81,8 @@ class JobsConfigTest < ConfigCase
         database: storage/app.sqlite3
     YAML
     of = ->(environment) { plan("jobs { store :active_record }", environment: environment).jobs }
-    assert_equal "postgres://app:p%40ss%2Fword@db.internal:5433/app_dev?sslmode=require", of["development"].store
+    assert_equal "postgres://app:p%40ss%2Fword@db.internal:5433/app_dev?sslmode=verify-full&sslrootcert=%2Fa%20ca.pem",
+                 of["development"].store
     assert_in_delta 15.0, of["development"].store_settings[:lease_s]
     refute_match(/word/, of["development"].inspect)
     assert_equal "postgres:///app_test?host=%2Frun%2Fpostgresql", of["test"].store

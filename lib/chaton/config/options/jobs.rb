@@ -37,8 +37,8 @@ module Chaton
                   "PEM file of the certificate that is shown to the server."),
         Option.in(:jobs, :tls_key_file, :store, Types::Path.new(none: true), nil, "PEM file of its key."),
         Option.in(:jobs, :tls_verify, :store, Types::Switch.new, true,
-                  "Check the certificate of rediss:// and PostgreSQL; off: the connection is encrypted, but to any server " \
-                  "that answers. For hosted servers with certificates of their own; tls_ca_file is safer."),
+                  "Check the certificate of rediss:// and PostgreSQL; off: the connection is encrypted, but to any " \
+                  "server that answers. For hosted servers with certificates of their own; tls_ca_file is safer."),
         Option.seconds(:jobs, :connect_timeout_s, :store, 0.1..300.0, 5.0,
                        "Time to connect to Redis or PostgreSQL; sentinels share as much before that."),
         Option.seconds(:jobs, :answer_timeout_s, :store, 0.1..300.0, 5.0,
