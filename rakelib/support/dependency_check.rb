@@ -5,14 +5,11 @@ require "json"
 # Checks the locked Rust packages without the network: their licences, packages in several
 # versions, and known vulnerabilities where a copy of the RustSec advisory database lies on this machine.
 class DependencyCheck
-  # Licences that ask for no more than a notice; CDDL covers the files of the package that has it (inferno) alone.
-  LICENCES = %w[0BSD Apache-2.0 BSD-2-Clause BSD-3-Clause BSL-1.0 CDDL-1.0 ISC MIT Unicode-3.0 Unlicense Zlib].freeze
-  # Packages that may be there in several versions, and why.
-  DUPLICATES = {
-    "getrandom" => "ring, ahash and tempfile each want another one",
-    "shlex" => "bindgen, at build time only, wants the older one",
-    "syn" => "derive_builder, strum and bindgen, at build time only, want the older one"
-  }.freeze
+  # What `cargo deny check` goes by: the licences that are allowed, and the packages that may be there in several
+  # versions. Its lists hold strings and one table a line, which the patterns below read.
+  POLICY = File.read(File.expand_path("../../deny.toml", __dir__)).freeze
+  LICENCES = POLICY[/^allow = \[(.*?)\]/m, 1].scan(/"([^"]+)"/).flatten.freeze
+  DUPLICATES = POLICY.scan(/\{ crate = "([^"]+)"/).flatten.freeze
   # Where `cargo audit` and `cargo deny` keep their copy.
   ADVISORIES = File.join(ENV.fetch("CARGO_HOME") { File.join(Dir.home, ".cargo") }, "advisory-db")
 
@@ -48,9 +45,9 @@ class DependencyCheck
 
   def duplicates
     several = @packages.group_by { |package| package["name"] }.select { |_, same| same.size > 1 }
-    (several.keys - DUPLICATES.keys).map do |name|
+    (several.keys - DUPLICATES).map do |name|
       "#{name} is there in the versions #{several[name].map { |package| package["version"] }.join(" and ")}"
-    end + (DUPLICATES.keys - several.keys).map { |name| "#{name} is there once: take it off the list of duplicates" }
+    end + (DUPLICATES - several.keys).map { |name| "#{name} is there once: take it off the list in deny.toml" }
   end
 
   def vulnerable
