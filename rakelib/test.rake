@@ -27,6 +27,8 @@ CROSSINGS = "crossings"
 # The same for the models of jobs and streams; CHATON_MODEL_SECONDS says for how long.
 MODELS = "models"
 MODEL_S = 600
+# The test program of a crate that has several modules of tests.
+INTEGRATION = "integration"
 TEST_NAMES = TestNames.new([*TEST_PARTS, CROSSINGS, MODELS])
 # One broker serves all of these.
 KAFKA_PARTS = %w[cargo streams].freeze
@@ -80,11 +82,12 @@ def rust_part(name) = { "cargo" => method(:rust_tests), MODELS => method(:model_
 def model_tests
   seconds = ENV["CHATON_MODEL_SECONDS"] ||= MODEL_S.to_s
   compile = [Toolchain.cargo, "test", "--locked", "--package", "chaton-jobs", "--package", "chaton-streams", "--lib",
-             "--test", "engine_model", "--no-run", "--quiet", "--message-format=json-render-diagnostics"]
+             "--test", INTEGRATION, "--no-run", "--quiet", "--message-format=json-render-diagnostics"]
   [TestProcess.new(MODELS, "compile", compile, env: Toolchain.env, time_limit_s: 1800) do |output|
     test_programs(output).filter_map do |program, crate, name|
       label = File.basename(crate)
-      filter = { "jobs unit" => "engine::tests::model", "streams engine_model" => "the_engine" }["#{label} #{name}"]
+      filter = { "jobs unit" => "engine::tests::model",
+                 "streams integration" => "engine_model::the_engine" }["#{label} #{name}"]
       next unless filter
 
       # The search for the fewest steps that fail may follow.
@@ -97,9 +100,22 @@ end
 # @return [Array<TestProcess>]
 def rust_programs(output)
   env = { "CHATON_TEST_KAFKA" => KafkaBroker.shared.address }
-  test_programs(output).map do |program, crate, name|
-    TestProcess.new("cargo", "#{File.basename(crate)} #{name}", [program], env: env, dir: crate)
+  test_programs(output).flat_map do |program, crate, name|
+    commands = name == INTEGRATION ? modules(program) : { name => [program] }
+    commands.map do |label, command|
+      TestProcess.new("cargo", "#{File.basename(crate)} #{label}", command, env: env, dir: crate)
+    end
   end
+end
+
+# What a module's tests do to their process, signals, limits, environment, meets no other module's: each has a process,
+# although all of a crate's are compiled into one program, which takes a third of the time that a program each takes.
+# @param program [String]
+# @return [Hash{String => Array<String>}] command by name of the module
+def modules(program)
+  lines = IO.popen([program, "--list", "--format", "terse"], &:readlines)
+  tests = lines.filter_map { |line| line[/\A(.+): test$/, 1] }
+  tests.group_by { |test| test[/\A\w+/] }.transform_values { |names| [program, "--exact", *names] }
 end
 
 # @param output [String] what cargo printed for machines

@@ -9,7 +9,8 @@
 mod deaths;
 mod ledger;
 mod pushes;
-#[path = "../../../tests/redis_server/mod.rs"]
+#[allow(dead_code, reason = "the tests of servers use more of it")]
+#[path = "../../../tests/integration/redis_server/mod.rs"]
 mod redis_server;
 mod runs;
 mod shrink;

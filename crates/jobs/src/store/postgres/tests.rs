@@ -1,6 +1,6 @@
 //! The conformance suite, and tests of what only PostgreSQL does.
 
-#[path = "../../../tests/postgres_server/mod.rs"]
+#[path = "../../../tests/integration/postgres_server/mod.rs"]
 pub(crate) mod postgres_server;
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Transactions whose writer is killed are in tests/local_processes.rs.
+//! Transactions whose writer is killed are in tests/integration/local_processes.rs.
 
 use chaton_embedded::change_file::ChangeFile;
 
