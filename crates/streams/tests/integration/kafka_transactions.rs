@@ -154,6 +154,5 @@ fn the_position_moves_past_the_markers_of_transactions() {
     });
     assert!(next.values.is_empty());
     next.member.seek(&partition(&topic, 0), Position::Offset(0)).unwrap();
-    assert_eq!(next.member.position(&partition(&topic, 0)), None);
     next.read(2);
 }
