@@ -10,11 +10,13 @@ require_relative "https"
 require_relative "memory_table"
 require_relative "orders"
 require_relative "progress"
+require_relative "proof"
 require_relative "table"
 require_relative "traffic"
 
 module Bench
-  # The program of bin/demo. It puts the example application under load, in Chaton and in Puma. Then it sends Chaton
+  # The program of bin/demo. It compares what happens to a Rails application in a deploy and a kill, beside Puma and
+  # Sidekiq. It puts the example application under load, in Chaton and in Puma. Then it sends Chaton
   # requests that enqueue background jobs and requests that write to a stream, and leaves Chaton running.
   class Demo
     EXAMPLE = File.expand_path("../../examples/all_in_one", __dir__)
@@ -39,6 +41,7 @@ module Bench
     end
 
     def run
+      puts proof, ""
       start
       before = @servers.map { |server| GcReading.of(server) }
       rows = measure
@@ -55,6 +58,12 @@ module Bench
     end
 
     private
+
+    def proof
+      missing = Proof.missing
+      return "The Rails example is not shown, since this is not installed: #{missing.join(", ")}." if missing.any?
+      "\n#{Proof.new.run { |line| puts "  #{line}" }}"
+    end
 
     # Both servers have their defaults.
     def puma

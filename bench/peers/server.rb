@@ -62,7 +62,7 @@ module Bench
     def start(rackup, probe: "/", port: 0, folder: File.dirname(rackup))
       @port = port.zero? ? free_port : port
       @log = File.join(Dir.mktmpdir("chaton-bench"), "log")
-      @pid = Process.spawn(ENVIRONMENT, *pin, *command(rackup, @port),
+      @pid = Process.spawn(environment, *pin, *command(rackup, @port),
                            in: File::NULL, out: @log, err: @log, chdir: folder, pgroup: true)
       wait_until_ready(probe)
       self
@@ -91,6 +91,7 @@ module Bench
 
     private
 
+    def environment = ENVIRONMENT
     def pin = @core ? ["taskset", "-c", @core.to_s] : []
 
     # @return [String] a bind

@@ -37,6 +37,14 @@ module Bench
       { rss_mb: megabytes(lines, "Rss:"), pss_mb: megabytes(lines, "Pss:") }
     end
 
+    # @param pid [Integer]
+    # @return [Float] proportional megabytes of this process alone
+    def self.pss_mb(pid)
+      File.read("/proc/#{pid}/smaps_rollup")[/^Pss: +(\d+)/, 1].to_i / 1024.0
+    rescue Errno::ENOENT, Errno::ESRCH
+      0.0
+    end
+
     # @return [Array<Integer>] the root and its descendants
     def pids
       children = Dir.children("/proc").grep(/\A\d+\z/).group_by { |pid| stat(pid)&.at(PPID).to_i }

@@ -18,10 +18,10 @@ ruby-sinatra|example application|demo
 wrk|makes the load|demo
 puma|the server Chaton is compared with|demo
 ruby-minitest|runs the tests|test
-redis-server|the distributed job store that jobs are tested against|test
+redis-server|the distributed job store that jobs are tested against|demo
 postgresql|the other distributed job store|test
-ruby-sidekiq|the job processor with whose format, API and pages Chaton is compatible|test
-ruby-redis|Sidekiq's Redis client|test
+ruby-sidekiq|the job processor with whose format, API and pages Chaton is compatible|demo
+ruby-redis|Sidekiq's Redis client|demo
 ruby-activejob|the adapter for ActiveJob|test
 maven|fetches the Kafka broker that streams are tested against|test
 default-jre-headless|runs that broker|test
@@ -29,14 +29,14 @@ openssl|makes the certificates of the TLS tests|test
 nghttp2-client|the client of the HTTP/2 tests and benchmarks|test
 rubocop|checks the Ruby style|test
 yard|checks that the public API is documented|test
-ruby-railties|Rails example and benchmark: boot|bench
-ruby-activerecord|Rails example and benchmark: model|bench
-ruby-sqlite3|Rails example and benchmark: database|bench
+ruby-railties|Rails example and benchmark: boot|demo
+ruby-activerecord|Rails example and benchmark: model|demo
+ruby-sqlite3|Rails example and benchmark: database|demo
 ruby-capybara|system tests on Chaton|test
 ruby-nokogiri|a native gem whose objects are moved by compaction|test
 ruby-pg|another such gem|test
 libmimalloc2.0|the other allocator that can be chosen|test
-ruby-actioncable|Rails example: WebSockets|test
+ruby-actioncable|Rails example: WebSockets|demo
 chromium|runs the script of the dashboard's page|test
 TABLE
 }
