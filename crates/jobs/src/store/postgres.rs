@@ -8,6 +8,7 @@ mod advice;
 mod batches;
 mod connection;
 mod errors;
+mod floors;
 mod inspect;
 mod jobs;
 mod limits;

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio_postgres::Row;
 
 use super::connection::{args, Call};
 use super::errors::Failure;
+use super::floors::{waiting, Floors};
 use super::{batches, limits, lines};
 use crate::document::stamped;
 use crate::outcome::{Ack, BatchEvent, BatchUpdate, Outcome};
@@ -107,26 +109,24 @@ pub(super) fn push(call: &mut Call<'_>, jobs: &[NewJob<'_>]) -> Result<Vec<PushR
     Ok(results)
 }
 
-/// Moves jobs of the queues into the in-flight set, under tickets in their order; `$1` owner, `$2` acknowledged
-/// tickets, `$3` queues, `$4` count, `$5` first ticket. The lateral part is asked queue by queue, and no further than
-/// the count: it locks no row that is not claimed. Rows that others are claiming are skipped.
-const CLAIM: &str = "
-WITH gone AS (DELETE FROM chaton.jobs WHERE place=1 AND owner=$1 AND ticket=ANY($2) RETURNING 1),
-picked AS MATERIALIZED (SELECT j.id, j.priority, q.number FROM unnest($3) WITH ORDINALITY AS q(name, number)
-    CROSS JOIN LATERAL (SELECT id, priority FROM chaton.jobs w WHERE w.place=0 AND w.queue=q.name
-        AND NOT coalesce((SELECT paused FROM chaton.queues k WHERE k.name=q.name), false)
-        ORDER BY priority, id LIMIT $4 FOR UPDATE SKIP LOCKED) j LIMIT $4),
-numbered AS (SELECT id, row_number() OVER (ORDER BY number, priority, id) AS n FROM picked),
-taken AS (UPDATE chaton.jobs j SET place=1, owner=$1, ticket=$5 + n - 1 FROM numbered WHERE j.id=numbered.id
-    RETURNING j.ticket, j.queue, j.payload),
-known AS (INSERT INTO chaton.owners(identity) SELECT $1 WHERE EXISTS(SELECT 1 FROM picked)
-    AND NOT EXISTS(SELECT 1 FROM chaton.owners WHERE identity=$1) ON CONFLICT DO NOTHING)
-SELECT one.gone, one.more, t.ticket, t.queue, t.payload FROM
-    (SELECT (SELECT count(*) FROM gone) AS gone, CASE WHEN (SELECT count(*) FROM picked)<$4 THEN false ELSE
-        EXISTS(SELECT 1 FROM unnest($3) AS q(name) CROSS JOIN LATERAL (SELECT 1 FROM chaton.jobs w WHERE w.place=0
-            AND w.queue=q.name AND NOT coalesce((SELECT paused FROM chaton.queues k WHERE k.name=q.name), false)
-            AND w.id NOT IN (SELECT id FROM picked) ORDER BY w.priority, w.id LIMIT 1) j) END AS more) one
-    LEFT JOIN taken t ON true ORDER BY t.ticket";
+/// Moves waiting jobs into the in-flight set, under tickets in their order; `$1` queues, `$2` floors, `$3` owner, `$4`
+/// acknowledged tickets, `$5` count, `$6` first ticket. The lateral part is asked queue by queue, and no further than
+/// the count: it locks no row that is not claimed. Rows that others are claiming are skipped. Tickets are looked up from
+/// the lowest on, so that the dead entries of those before it are not stepped over.
+const CLAIM: &str = concat!(
+    "WITH gone AS (DELETE FROM chaton.jobs WHERE place=1 AND owner=$3 AND ticket=ANY($4)
+        AND ticket>=(SELECT min(t) FROM unnest($4) t) RETURNING 1),
+    picked AS MATERIALIZED (SELECT j.id, q.number ",
+    waiting!("$5 FOR UPDATE SKIP LOCKED"),
+    " LIMIT $5),
+    numbered AS (SELECT id, row_number() OVER (ORDER BY number, id) AS n FROM picked),
+    taken AS (UPDATE chaton.jobs j SET place=1, owner=$3, ticket=$6 + n - 1 FROM numbered WHERE j.id=numbered.id
+        RETURNING j.ticket, j.queue, j.payload, j.id),
+    known AS (INSERT INTO chaton.owners(identity) SELECT $3 WHERE EXISTS(SELECT 1 FROM picked)
+        AND NOT EXISTS(SELECT 1 FROM chaton.owners WHERE identity=$3) ON CONFLICT DO NOTHING)
+    SELECT one.gone, t.ticket, t.queue, t.payload, t.id FROM (SELECT count(*) AS gone FROM gone) one
+        LEFT JOIN taken t ON true ORDER BY t.ticket"
+);
 
 /// Acknowledgements that only delete, and a claim: one statement.
 pub(super) fn delete_and_claim(
@@ -134,28 +134,33 @@ pub(super) fn delete_and_claim(
     owner: &str,
     tickets: &[i64],
     request: Option<&ClaimRequest<'_>>,
+    floors: &Mutex<Floors>,
 ) -> Result<ClaimReply> {
     let Some(request) = request.filter(|request| !request.queues.is_empty()) else {
         let gone = call.run(
-            "DELETE FROM chaton.jobs WHERE place=1 AND owner=$1 AND ticket=ANY($2) RETURNING 1",
+            "DELETE FROM chaton.jobs WHERE place=1 AND owner=$1 AND ticket=ANY($2)
+             AND ticket>=(SELECT min(t) FROM unnest($2) t) RETURNING 1",
             args![owner, tickets],
         )?;
         return Ok(ClaimReply { fenced: tickets.len() - gone, drained: true, jobs: vec![] });
     };
     let names: Vec<&str> = request.queues.iter().map(|name| &**name).collect();
-    let count = request.count.clamp(1, CLAIM_MAX) as i64;
+    let from = floors.lock().of(&names);
+    let count = request.count.clamp(1, CLAIM_MAX);
     let first = request.first_ticket as i64;
-    let rows = call.rows(CLAIM, args![owner, tickets, names, count, first])?;
-    let mut reply = ClaimReply { drained: true, ..ClaimReply::default() };
+    let rows = call.rows(CLAIM, args![names, from, owner, tickets, count as i64, first])?;
+    let mut reply = ClaimReply::default();
+    let mut floors = floors.lock();
     for row in rows {
         reply.fenced = tickets.len().saturating_sub(row.get::<_, i64>(0) as usize);
-        reply.drained = !row.get::<_, bool>(1);
-        let Some(ticket) = row.get::<_, Option<i64>>(2) else { continue };
-        let name: &str = row.get(3);
+        let Some(ticket) = row.get::<_, Option<i64>>(1) else { continue };
+        let name: &str = row.get(2);
         let name = request.queues.iter().find(|queue| &***queue == name);
-        let queue = name.cloned().unwrap_or_else(|| row.get::<_, &str>(3).into());
-        reply.jobs.push(ClaimedJob { ticket: ticket as u64, queue, payload: row.get(4) });
+        let queue = name.cloned().unwrap_or_else(|| row.get::<_, &str>(2).into());
+        floors.note(&queue, row.get(4));
+        reply.jobs.push(ClaimedJob { ticket: ticket as u64, queue, payload: row.get(3) });
     }
+    reply.drained = reply.jobs.len() < count;
     Ok(reply)
 }
 
@@ -171,6 +176,7 @@ pub(super) fn ack_and_claim(
     acks: &[Ack],
     request: Option<&ClaimRequest<'_>>,
     options: &StoreOptions,
+    floors: &Mutex<Floors>,
 ) -> Result<ClaimReply> {
     let (plain, others) = Ack::in_order(acks);
     let tickets: Vec<i64> = plain.iter().map(|ack| ack.ticket as i64).collect();
@@ -193,7 +199,7 @@ pub(super) fn ack_and_claim(
     if let Some(at) = died_at {
         trim_dead(call, at, options)?;
     }
-    let mut reply = delete_and_claim(call, owner, &tickets, request)?;
+    let mut reply = delete_and_claim(call, owner, &tickets, request, floors)?;
     reply.fenced += gone;
     Ok(reply)
 }
@@ -362,13 +368,9 @@ fn next_at(call: &mut Call<'_>) -> Result<Option<f64>> {
     Ok(row.and_then(|row| row.get(0)))
 }
 
-/// What is there for a watch of these queues: a statement with the queues as its argument.
+/// What is there for a watch: a statement with queues and their floors as its arguments.
 pub(super) fn available() -> String {
-    format!(
-        "SELECT EXISTS(SELECT 1 FROM unnest($1) AS q(name) CROSS JOIN LATERAL (SELECT 1 FROM chaton.jobs w
-         WHERE w.place=0 AND w.queue=q.name AND NOT coalesce((SELECT paused FROM chaton.queues k WHERE
-         k.name=q.name), false) ORDER BY w.priority, w.id LIMIT 1) j), {NEXT_AT}"
-    )
+    format!(concat!("SELECT EXISTS(SELECT 1 ", waiting!("1"), "), {}"), NEXT_AT)
 }
 
 /// Takes one entry out of its queue or set; `false` when it is gone.

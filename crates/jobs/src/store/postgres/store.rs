@@ -93,11 +93,14 @@ impl Store for PostgresStore {
         if let Some(tickets) = plain_tickets(acks) {
             // An acknowledgement is safe on the disk once it has an answer.
             let mode = if tickets.is_empty() { Mode::Claim } else { Mode::Planned };
-            let op = |call: &mut Call<'_>| jobs::delete_and_claim(call, owner, &tickets, request);
+            let floors = &self.server.floors;
+            let op = |call: &mut Call<'_>| {
+                jobs::delete_and_claim(call, owner, &tickets, request, floors)
+            };
             return self.server.run(mode, op);
         }
-        let options = &self.server.options;
-        self.write(|call| jobs::ack_and_claim(call, owner, acks, request, options))
+        let (options, floors) = (&self.server.options, &self.server.floors);
+        self.write(|call| jobs::ack_and_claim(call, owner, acks, request, options, floors))
     }
 
     fn acquire(

@@ -66,6 +66,56 @@ fn a_store_that_does_not_listen_sees_a_push() {
     assert!(watch.arm(&["q".into()]).unwrap().ready);
 }
 
+/// Claims begin behind the jobs that are gone. A push whose commit comes late is before that.
+#[test]
+fn a_job_whose_push_commits_long_after_the_others_is_claimed() {
+    let store = TemporaryStore::new(|_| {});
+    let (mut jobs, mut watch) = (store.store(), store.watch());
+    let (queues, payload) = (["q".into()], b"{}");
+    let job = NewJob { queue: "q", payload, at: None, lock: None, bid: None };
+    let mut first_ticket = 0;
+    let mut claim = |jobs: &mut Box<dyn Store>| {
+        first_ticket += 1;
+        let request = ClaimRequest { queues: &queues, count: 1, first_ticket };
+        jobs.claim("me", &request).unwrap().jobs
+    };
+    jobs.push(&[job.clone()]).unwrap();
+    claim(&mut jobs);
+    let server = TestPostgres::shared();
+    let sql = "BEGIN; INSERT INTO chaton.jobs(place, queue, payload) VALUES(0, 'q', 'late');
+        SELECT pg_advisory_lock(7); COMMIT";
+    let lock = "BEGIN; SELECT pg_advisory_xact_lock(7); SELECT pg_sleep(600)";
+    let sleeps = "SELECT count(*) FROM pg_locks WHERE locktype='advisory' AND objid=7 AND";
+    let wait_for = |condition: &str| {
+        let began = Instant::now();
+        while server.psql(&store.database, &format!("{sleeps} {condition}")).as_deref() != Some("1")
+        {
+            assert!(began.elapsed() < Duration::from_secs(20), "{condition}");
+        }
+    };
+    let mut holder = server.session(&store.database, lock);
+    wait_for("granted");
+    let mut late = server.session(&store.database, sql);
+    wait_for("NOT granted");
+    let floor = |jobs: &mut Box<dyn Store>, claim: &mut dyn FnMut(&mut Box<dyn Store>) -> _| {
+        for _ in 0..3 {
+            jobs.push(&[job.clone()]).unwrap();
+            let claimed: Vec<ClaimedJob> = claim(jobs);
+            assert_eq!(claimed.len(), 1);
+            std::thread::sleep(Duration::from_millis(300));
+        }
+    };
+    floor(&mut jobs, &mut claim);
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    server.psql(&store.database, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(600)%' AND pid<>pg_backend_pid()");
+    late.wait().unwrap();
+    assert!(claim(&mut jobs).is_empty(), "it is above the floor");
+    assert!(watch.arm(&queues).unwrap().ready, "the watch has not found it");
+    assert_eq!(claim(&mut jobs)[0].payload, b"late");
+    assert!(!watch.arm(&queues).unwrap().ready);
+}
+
 #[test]
 fn a_transaction_that_is_open_for_long_is_named() {
     let store = TemporaryStore::new(|_| {});

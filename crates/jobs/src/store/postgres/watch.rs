@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::runtime::Runtime;
@@ -11,6 +11,7 @@ use tokio_postgres::{AsyncMessage, Client};
 
 use super::connection::{args, runtime, Mode, Server, CHANNEL, PLANS};
 use super::errors::{Failure, Phase};
+use super::floors;
 use super::jobs::available;
 use crate::store::error::StoreError;
 use crate::store::traits::{Interrupt, Result, StoreWatch};
@@ -28,6 +29,12 @@ struct Told {
     other: bool,
     /// The connection has ended.
     closed: Option<String>,
+}
+
+impl Told {
+    fn is_any(&self) -> bool {
+        self.closed.is_some() || self.other || !self.queues.is_empty()
+    }
 }
 
 /// What the task of the connection shares with the thread that waits.
@@ -51,6 +58,8 @@ pub(super) struct PostgresWatch {
     /// Turns where nothing listens.
     idle: Option<Runtime>,
     interrupt: Arc<Wake>,
+    /// Jobs that were told may be below the floors.
+    looks: bool,
 }
 
 struct Wake(Notify);
@@ -63,7 +72,18 @@ impl Interrupt for Wake {
 
 impl PostgresWatch {
     pub fn new(server: Arc<Server>) -> Self {
-        Self { server, listener: None, idle: None, interrupt: Arc::new(Wake(Notify::new())) }
+        Self {
+            server,
+            listener: None,
+            idle: None,
+            interrupt: Arc::new(Wake(Notify::new())),
+            looks: true,
+        }
+    }
+
+    /// When to look below the floors, if that is to be done.
+    fn looks_at(&self) -> Option<Instant> {
+        self.server.floors.lock().next_look().filter(|_| self.looks)
     }
 
     fn listen(&self, config: &tokio_postgres::Config) -> std::result::Result<Listener, Failure> {
@@ -110,11 +130,13 @@ impl PostgresWatch {
         &self,
         listener: &Listener,
         names: &[&str],
+        from: &[i64],
     ) -> std::result::Result<Availability, Failure> {
         let sql = available();
         let asked = listener.runtime.block_on(async {
-            let timeout = self.server.options.answer_timeout;
-            tokio::time::timeout(timeout, listener.client.query_typed(&sql, args![names])).await
+            let args = args![names, from];
+            let asked = listener.client.query_typed(&sql, args);
+            tokio::time::timeout(self.server.options.answer_timeout, asked).await
         });
         let rows = asked.map_err(|_| Failure::Late(Phase::Statement))??;
         Ok(rows.first().map_or_else(Availability::default, read))
@@ -127,28 +149,35 @@ fn read(row: &tokio_postgres::Row) -> Availability {
 
 impl StoreWatch for PostgresWatch {
     fn arm(&mut self, queues: &[Arc<str>]) -> Result<Availability> {
-        let names: Vec<&str> = queues.iter().map(|name| &**name).collect();
-        let shown = &self.server.address.shown;
-        let Some(config) = &self.server.address.listen else {
-            let sql = available();
-            return self.server.run(Mode::Planned, |call| {
-                let row = call.one(&sql, args![names])?;
-                Ok(row.as_ref().map_or_else(Availability::default, read))
-            });
-        };
-        if self.listener.is_none() {
+        let server = self.server.clone();
+        let shown = &server.address.shown;
+        if let (None, Some(config)) = (&self.listener, &server.address.listen) {
             // The tables are made by a connection of the pool.
-            self.server.run(Mode::Single, |call| call.rows("SELECT 1", &[]))?;
+            server.run(Mode::Single, |call| call.rows("SELECT 1", &[]))?;
             let listener = self.listen(config).map_err(|failure| failure.into_error(shown))?;
             self.listener = Some(listener);
         }
-        let Some(listener) = &self.listener else { return Ok(Availability::default()) };
         // Forgotten before the server is asked, so that a change after that ends the next wait.
-        let old = std::mem::take(&mut *listener.mailbox.told.lock());
-        let asked = match old.closed {
-            Some(why) => Err(StoreError::unavailable(format!("store {shown}: {why}"))),
-            None => self.ask(listener, &names).map_err(|failure| failure.into_error(shown)),
+        let old = self.listener.as_ref().map(|it| std::mem::take(&mut *it.mailbox.told.lock()));
+        self.looks |= old.as_ref().is_none_or(Told::is_any);
+        if let Some(why) = old.and_then(|old| old.closed) {
+            self.listener = None;
+            return Err(StoreError::unavailable(format!("store {shown}: {why}")));
+        }
+        if self.looks_at().is_some_and(|at| at <= Instant::now()) {
+            server.run(Mode::Planned, |call| floors::look(call, &server.floors))?;
+            self.looks = false;
+        }
+        let names: Vec<&str> = queues.iter().map(|name| &**name).collect();
+        let from = server.floors.lock().of(&names);
+        let Some(listener) = &self.listener else {
+            let sql = available();
+            return server.run(Mode::Planned, |call| {
+                let row = call.one(&sql, args![names, from])?;
+                Ok(row.as_ref().map_or_else(Availability::default, read))
+            });
         };
+        let asked = self.ask(listener, &names, &from).map_err(|failure| failure.into_error(shown));
         if asked.is_err() {
             self.listener = None;
         }
@@ -160,6 +189,8 @@ impl StoreWatch for PostgresWatch {
             self.interrupt.0.notified().await;
             StoreEvent::Interrupted
         };
+        let looks = self.looks_at().map(|at| at.saturating_duration_since(Instant::now()));
+        let looks = looks.filter(|looks| *looks < timeout);
         let Some(listener) = &self.listener else {
             if self.idle.is_none() {
                 let shown = &self.server.address.shown;
@@ -183,7 +214,7 @@ impl StoreWatch for PostgresWatch {
             loop {
                 {
                     let mut told = listener.mailbox.told.lock();
-                    if told.closed.is_some() || told.other || !told.queues.is_empty() {
+                    if told.is_any() {
                         let queues = std::mem::take(&mut told.queues);
                         let other = std::mem::take(&mut told.other) || told.closed.is_some();
                         let queues = queues.into_iter().map(Arc::from).collect();
@@ -193,14 +224,25 @@ impl StoreWatch for PostgresWatch {
                 listener.mailbox.arrived.notified().await;
             }
         };
-        Ok(listener.runtime.block_on(async {
+        let timed = async {
+            tokio::time::sleep(looks.unwrap_or(timeout)).await;
+            // To look below the floors is to be armed again.
+            if looks.is_some() {
+                StoreEvent::Interrupted
+            } else {
+                StoreEvent::Timeout
+            }
+        };
+        let event = listener.runtime.block_on(async {
             tokio::select! {
                 biased;
                 event = interrupted => event,
                 event = arrived => event,
-                () = tokio::time::sleep(timeout) => StoreEvent::Timeout,
+                event = timed => event,
             }
-        }))
+        });
+        self.looks |= matches!(event, StoreEvent::Changed { .. });
+        Ok(event)
     }
 
     fn interrupter(&self) -> Arc<dyn Interrupt> {
