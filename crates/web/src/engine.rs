@@ -23,7 +23,7 @@ use crate::config::{Config, Listener, ListenerKind};
 use crate::disk::DISK_THREADS_MAX;
 use crate::error::Error;
 use crate::exchange::Exchange;
-use crate::feeder::Resumer;
+use crate::resumer::Resumer;
 use crate::server_state::ServerState;
 use crate::socket;
 use crate::static_files::StaticFiles;

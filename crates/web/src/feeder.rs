@@ -1,12 +1,8 @@
 //! Responses that no thread produces: an event stream's connection is fed by a hub.
 
-use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::Bytes;
-
-use crate::exchange::Exchange;
 
 /// Feeds the body of one response. The connection's task polls it; dropped, the response has ended.
 pub trait Feeder: Send {
@@ -27,21 +23,4 @@ pub enum FeedStep {
     Send(Option<Bytes>),
     /// It ends the response.
     End,
-}
-
-/// Answers requests of clients that come back to an event stream, before Ruby gets them.
-pub trait Resumer: Send + Sync {
-    /// Looks at a request with a `Last-Event-ID`.
-    fn resume(&self, exchange: &Arc<Exchange>, id: &[u8]) -> Resumed;
-}
-
-/// What becomes of such a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Resumed {
-    /// It is answered.
-    Answered,
-    /// Ruby gets it after this time, so that many at once leave room for others.
-    After(Duration),
-    /// There are too many.
-    Refused,
 }

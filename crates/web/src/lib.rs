@@ -52,6 +52,7 @@ mod relays;
 mod request_body;
 mod request_start;
 pub mod response_head;
+mod resumer;
 mod send_buffer;
 mod server_state;
 mod server_timing;
@@ -72,7 +73,7 @@ pub use config::{Config, Listener, ListenerKind, ProxyBind};
 pub use engine::Engine;
 pub use error::Error;
 pub use exchange::{own_request_id, Exchange};
-pub use feeder::{FeedStep, Feeder, Resumed, Resumer};
+pub use feeder::{FeedStep, Feeder};
 pub use file_answer::FileAnswer;
 pub use forwarded::{
     Forwarded, ForwardedHeader, ForwardedSettings, Network, Peer, Trust, UnlistedPeers,
@@ -85,6 +86,7 @@ pub use response_head::{
     BodySize, CompressionOffer, EncodedHead, ResponseContext, ResponseError, ResponseFraming,
     ResponseHead,
 };
+pub use resumer::{Resumed, Resumer};
 pub use server_timing::ServerTiming;
 pub use static_files::open_below;
 pub use static_settings::StaticSettings;

@@ -1,11 +1,6 @@
 //! The thread of a consumer group. It polls the group's member, fetches where little is ready,
 //! commits, and does what is due by the clock. It never runs user code and never waits for it.
 
-mod commits;
-mod dead_letters;
-mod membership;
-mod wait;
-
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -15,12 +10,20 @@ use super::assigned_partition::{AssignedPartition, OverdueBatch, PartitionAction
 use super::context::EngineContext;
 use super::group::ConsumerGroup;
 use super::group_partitions::GroupPartitions;
-use super::partition_state::Now;
+use super::partition_state::{LetterEnd, LetterSize, Now, PendingDeadLetter};
+use super::route::{Progress, Route};
 use super::settings::OnGap;
-use crate::log::{GroupMember, Limits, LostRecords, MemberEvent, Partition, Position};
-use crate::record::Chunk;
+use crate::batch::BatchKind;
+use crate::log::{
+    self, Assignment, Commit, ErrorKind, GroupMember, Limits, LogError, LostRecords, MemberEvent,
+    Partition, Position, Producer,
+};
+use crate::poll::wait_notified;
+use crate::receipt::Receipt;
+use crate::record::{Chunk, OwnedRecord};
 use crate::shared_producer::SharedProducer;
 use chaton_core::backoff::Backoff;
+use chaton_core::calendar::iso_8601;
 
 /// After this many rounds without a wait, every partition is fetched again.
 const ROUNDS_BETWEEN_FETCHES: u32 = 64;
@@ -238,7 +241,7 @@ impl Poller {
 
     fn seek(&mut self, partition: &Arc<AssignedPartition>, to: Position, now: Now) -> bool {
         // What was done so far belongs to the position before the seek.
-        self.take_and_send(std::slice::from_ref(partition), commits::take, false, now);
+        self.take_and_send(std::slice::from_ref(partition), commit_of, false, now);
         let Some(member) = &mut self.member else { return false };
         match member.seek(&partition.partition, to) {
             Ok(()) => {
@@ -404,4 +407,468 @@ impl Poller {
 
 fn name(partition: &Partition) -> String {
     format!("{}/{}", partition.topic, partition.number)
+}
+
+/// What is done, unless a transaction runs.
+fn commit_of(partition: &AssignedPartition, is_free: bool) -> Option<Commit> {
+    is_free.then(|| partition.take_commit()).flatten()
+}
+
+/// After this many commits in a row without a failure, commits work again.
+const COMMITS_OK: u32 = 3;
+
+// Sending commits to the log.
+impl Poller {
+    /// Commits what is done: the first time at once, then once in an interval for all partitions. A
+    /// quiet engine commits at once, and waits for the answer.
+    pub(super) fn commit(&mut self, now: Now) {
+        let stopping = self.context.stopping.load(Ordering::SeqCst);
+        if now.ns < self.group.commit_at_ns() && !stopping {
+            return self.due_at(self.group.commit_at_ns());
+        }
+        if self.member.is_none() {
+            return;
+        }
+        let quiet = self.context.is_quiet();
+        let interval_ns = self.context.commit_interval.as_nanos() as u64;
+        self.group.commit_not_before(now.ns + if quiet { 0 } else { interval_ns });
+        self.group.set_committing(true);
+        let partitions = self.partitions.all().into_iter();
+        let (transactional, plain): (Vec<_>, Vec<_>) =
+            partitions.partition(|partition| partition.route.settings.transactional);
+        let mut are_free = self.take_and_send(&plain, commit_of, quiet, now);
+        for partition in transactional {
+            are_free &= self.take_and_send(&[partition], commit_of, true, now);
+        }
+        if !are_free {
+            self.due_at(now.ns + interval_ns.max(1));
+        }
+        self.group.set_committing(false);
+    }
+
+    /// Takes commits and sends them. `take` is told whether no transaction runs: a transaction commits by itself, and no
+    /// commit that does not know of it may come behind it. Returns whether none ran.
+    pub(super) fn take_and_send(
+        &mut self,
+        partitions: &[Arc<AssignedPartition>],
+        take: fn(&AssignedPartition, bool) -> Option<Commit>,
+        wait: bool,
+        now: Now,
+    ) -> bool {
+        let mut routes: Vec<(&Arc<Route>, Option<_>)> = Vec::new();
+        for AssignedPartition { route, .. } in partitions.iter().map(|one| &**one) {
+            if !routes.iter().any(|(known, _)| Arc::ptr_eq(known, route)) {
+                routes.push((route, route.transactor.try_lock()));
+            }
+        }
+        let is_free = |one: &AssignedPartition| {
+            routes.iter().any(|(route, held)| held.is_some() && Arc::ptr_eq(route, &one.route))
+        };
+        let commits: Vec<_> = partitions.iter().filter_map(|one| take(one, is_free(one))).collect();
+        if !commits.is_empty() {
+            self.send_commits(&commits, wait, now);
+        }
+        routes.iter().all(|(_, held)| held.is_some())
+    }
+
+    /// Sends commits; those that fail are sent again later.
+    pub(super) fn send_commits(&mut self, commits: &[Commit], wait: bool, now: Now) {
+        self.context.counters.commits.fetch_add(1, Ordering::Relaxed);
+        let no_member =
+            || Err(LogError::new(ErrorKind::Unreachable, "it has not joined the group"));
+        let result = self.member.as_mut().map_or_else(no_member, |m| m.commit(commits, wait));
+        match result {
+            Ok(()) => {
+                // A commit that was not waited for may still fail.
+                self.commits_ok += if wait { COMMITS_OK } else { 1 };
+                if self.commits_ok >= COMMITS_OK {
+                    let failures = self.commit_backoff.succeeded();
+                    self.warn_recovered("commits are accepted", failures);
+                }
+            }
+            Err(error) => self.commit_failed(&error, now),
+        }
+    }
+
+    pub(super) fn commit_failed(&mut self, error: &LogError, now: Now) {
+        self.commits_ok = 0;
+        let (pause, is_new) = self.commit_backoff.failed(&error.message);
+        let at_ns = now.ns + pause.as_nanos() as u64;
+        self.group.commit_not_before(at_ns);
+        self.due_at(at_ns);
+        self.partitions.all().iter().for_each(|partition| partition.uncommitted());
+        if is_new {
+            self.warn_failed("committing", &error.message);
+        }
+    }
+}
+
+/// How much of the error message is written when the whole letter is too large: one line of a list.
+const MESSAGE_CHARS_SHORT: usize = 200;
+
+/// The longest key that is written when the record is too large: others are what is too large.
+const KEY_BYTES_KEPT: usize = 1_024;
+
+// Writing records that failed too often to their dead-letter topic.
+impl Poller {
+    pub(super) fn send_dead_letter(
+        &mut self,
+        partition: &Arc<AssignedPartition>,
+        letter: Arc<PendingDeadLetter>,
+    ) {
+        let record = record_of(&letter, &self.group.settings.name, &partition.partition);
+        let owner = partition.clone();
+        let receipt = Arc::new(Receipt::with_callback(1, move |receipt: &Receipt| {
+            let failure = receipt.failures().into_iter().next().map(|(_, error)| error);
+            let is_invalid = failure.as_ref().is_some_and(|error| error.kind == ErrorKind::Invalid);
+            let shrinks = is_invalid && letter.smaller().is_some();
+            owner.group.dead_letter_ended(&letter.topic, failure.as_ref(), shrinks);
+            let end = match failure {
+                None => LetterEnd::Durable,
+                Some(_) if is_invalid => LetterEnd::Invalid,
+                Some(_) => LetterEnd::Failed,
+            };
+            if end == LetterEnd::Durable {
+                owner.route.count_dead_letter();
+            }
+            owner.dead_letter_ended(&letter, end);
+        }));
+        let sent = self
+            .producer()
+            .and_then(|producer| record.with(|record| producer.send(record, Some((&receipt, 0)))));
+        if let Err(error) = sent {
+            // A record that the producer refuses does not settle its receipt.
+            receipt.complete(0, Err(error));
+        }
+    }
+
+    fn producer(&self) -> log::Result<Arc<dyn Producer>> {
+        self.producer.get(|| (self.context.producer)())
+    }
+}
+
+/// The dead letter: key, value and headers of the record, and headers that say what happened.
+fn record_of(letter: &PendingDeadLetter, group: &str, partition: &Partition) -> OwnedRecord {
+    let record = letter.record();
+    let is_whole = letter.size == LetterSize::Whole;
+    let has_value = letter.size != LetterSize::NoValue;
+    let copied = record.headers().map(|(name, value)| (name.to_vec(), value.map(<[u8]>::to_vec)));
+    let mut headers: Vec<_> = copied.take_while(|_| has_value).collect();
+    let message: String = letter
+        .message
+        .chars()
+        .take(if is_whole { usize::MAX } else { MESSAGE_CHARS_SHORT })
+        .collect();
+    let added = [
+        ("source_topic", partition.topic.to_string()),
+        ("source_partition", partition.number.to_string()),
+        ("source_offset", record.offset().to_string()),
+        ("source_consumer_group", group.to_owned()),
+        ("source_attempts", letter.attempts().to_string()),
+        ("error_class", letter.class.clone()),
+        ("error_message", message),
+        ("failed_at", iso_8601(letter.failed_at_ms)),
+    ];
+    let omitted = record.value().filter(|_| !has_value).map(|value| value.len().to_string());
+    let omitted = omitted.map(|bytes| ("source_value_bytes", bytes));
+    let added = added.into_iter().chain(omitted);
+    headers.extend(added.map(|(name, value)| (name.into(), Some(value.into_bytes()))));
+    let key = record.key().filter(|key| has_value || key.len() <= KEY_BYTES_KEPT);
+    OwnedRecord {
+        topic: letter.topic.clone(),
+        partition: None,
+        key: key.map(<[u8]>::to_vec),
+        value: record.value().filter(|_| has_value).map(<[u8]>::to_vec),
+        headers,
+        timestamp_ms: None,
+    }
+}
+
+/// What has failed when there is no member.
+const CANNOT_JOIN: &str = "it cannot be joined";
+
+// Joining the group, and the partitions that come and go.
+impl Poller {
+    /// Joins the group if there is no member, unless it is too early to try again. A quiet engine
+    /// does not join.
+    pub(super) fn join(&mut self, now: Now) {
+        if self.member.is_some() || now.ns < self.member_at_ns || self.context.is_quiet() {
+            return;
+        }
+        match self.context.log.member(&self.group.settings, &self.group.event_fd) {
+            Ok(member) => {
+                self.member = Some(member);
+                self.group.set_connected(true);
+            }
+            Err(error) => self.join_failed(CANNOT_JOIN, &error, now),
+        }
+    }
+
+    /// Leaves the group, to join it anew.
+    fn drop_member(&mut self, what: &str, error: &LogError, now: Now) {
+        self.member = None;
+        self.revocations.clear();
+        self.partitions.all().iter().for_each(|partition| partition.lose());
+        self.context.counters.restarts.fetch_add(1, Ordering::Relaxed);
+        self.join_failed(what, error, now);
+    }
+
+    /// Polls the member; returns whether it reported anything.
+    pub(super) fn poll(&mut self, now: Now) -> bool {
+        if now.ns >= self.trouble_until_ns {
+            self.log_works();
+        }
+        if let Some(error) = self.group.take_rejoin() {
+            self.drop_member("a transaction", &error, now);
+        }
+        let Some(member) = &mut self.member else { return false };
+        let mut events = std::mem::take(&mut self.events);
+        member.poll(&mut events);
+        let identity =
+            (self.group.take_identity_doubt() || !events.is_empty()).then(|| member.identity());
+        let any = !events.is_empty();
+        // Transactions of assignments that are over are not to have the new identity.
+        events.iter().for_each(|event| self.lose_former(event));
+        identity.into_iter().for_each(|identity| self.group.set_identity(identity));
+        for event in events.drain(..) {
+            self.handle(event, now);
+        }
+        self.events = events;
+        any
+    }
+
+    /// Loses the partitions that the event takes away, or assigns anew.
+    fn lose_former(&mut self, event: &MemberEvent) {
+        match event {
+            MemberEvent::Lost(partitions) => self.lose(partitions),
+            MemberEvent::Assigned(list) => {
+                // The log may assign a partition again without having revoked it.
+                list.iter().for_each(|one| self.lose(std::slice::from_ref(&one.partition)));
+            }
+            _ => {}
+        }
+    }
+
+    fn handle(&mut self, event: MemberEvent, now: Now) {
+        let counters = self.context.counters.clone();
+        self.show_soon();
+        match event {
+            MemberEvent::Assigned(list) => {
+                counters.rebalances.fetch_add(1, Ordering::Relaxed);
+                let failures = self.member_backoff.succeeded();
+                self.warn_recovered("joining", failures);
+                // Failures of commits belonged to the former generation.
+                self.commit_backoff.succeeded();
+                self.group.commit_not_before(now.ns);
+                self.log_works();
+                self.count_rebalance(list.iter().map(|assigned| &assigned.partition));
+                list.iter().for_each(|assigned| self.assign(assigned));
+            }
+            MemberEvent::Revoked(partitions) => {
+                counters.rebalances.fetch_add(1, Ordering::Relaxed);
+                self.count_rebalance(partitions.iter());
+                let assigned = self.owned(&partitions);
+                assigned.iter().for_each(|partition| partition.drain(BatchKind::Revoked));
+                let until_ns = now.ns + self.group.drain_time().as_nanos() as u64;
+                self.revocations.push(Revocation { partitions, assigned, until_ns });
+            }
+            MemberEvent::Lost(partitions) => {
+                counters.rebalances.fetch_add(1, Ordering::Relaxed);
+                self.count_rebalance(partitions.iter());
+                self.lose(&partitions);
+            }
+            MemberEvent::PartitionEof(partition) => {
+                for partition in self.owned(&[partition]) {
+                    if partition.route.settings.eof {
+                        partition.end_reached();
+                    }
+                }
+            }
+            MemberEvent::CommitFailed(error) => self.commit_failed(&error, now),
+            // The log goes on behind damage.
+            MemberEvent::Error(error) if error.kind == ErrorKind::Corrupt => {
+                let group = &self.group.settings.name;
+                self.context.warn(&format!("group {group}: {}", error.message));
+            }
+            MemberEvent::Error(error) => {
+                self.group.set_trouble(Some(error.message.clone()));
+                self.trouble_until_ns = now.ns + TROUBLE_KEPT_NS;
+                if self.trouble.failed(&error.message).1 {
+                    self.warn_failed("the log", &error.message);
+                }
+            }
+            MemberEvent::Fatal(error) => self.drop_member(CANNOT_JOIN, &error, now),
+        }
+    }
+
+    /// Counts one event for the metrics of each topic that it concerns.
+    fn count_rebalance<'a>(&self, partitions: impl Iterator<Item = &'a Partition> + Clone) {
+        let concerned = |route: &&Arc<Route>| {
+            partitions.clone().any(|partition| *partition.topic == *route.settings.topic)
+        };
+        self.group.routes.iter().filter(concerned).for_each(|route| route.count_rebalance());
+    }
+
+    fn join_failed(&mut self, what: &str, error: &LogError, now: Now) {
+        self.group.set_connected(false);
+        self.group.set_trouble(Some(error.message.clone()));
+        let (pause, is_new) = self.member_backoff.failed(&error.message);
+        self.member_at_ns = now.ns + pause.as_nanos() as u64;
+        if is_new {
+            self.warn_failed(what, &error.message);
+        }
+    }
+
+    fn assign(&mut self, assigned: &Assignment) {
+        // The log may assign a partition again without having revoked it: the former assignment no
+        // longer counts.
+        self.lose(std::slice::from_ref(&assigned.partition));
+        let Some(route) = self.group.route(&assigned.partition.topic) else {
+            let what = format!("it was assigned {}", name(&assigned.partition));
+            return self.warn_failed(&what, "no route names its topic, and it is not read");
+        };
+        let generation = self.context.generations.fetch_add(1, Ordering::Relaxed);
+        let partition = AssignedPartition::new(&self.group, route, assigned, generation);
+        self.partitions.add(partition.clone());
+        if self.context.is_quiet() {
+            partition.drain(BatchKind::Shutdown);
+        }
+    }
+
+    /// The assigned partitions among these that were not given up.
+    fn owned(&self, partitions: &[Partition]) -> Vec<Arc<AssignedPartition>> {
+        let mut assigned = self.partitions.all();
+        assigned.retain(|one| one.is_owned() && partitions.contains(&one.partition));
+        assigned
+    }
+
+    /// Other members may have these partitions by now. Where they were about to be given up they are not released
+    /// any more: that would release a new assignment.
+    fn lose(&mut self, partitions: &[Partition]) {
+        self.owned(partitions).iter().for_each(|partition| partition.lose());
+        for revocation in &mut self.revocations {
+            revocation.partitions.retain(|partition| !partitions.contains(partition));
+        }
+        self.revocations.retain(|revocation| !revocation.partitions.is_empty());
+    }
+
+    /// Releases revoked partitions whose batches have ended, or whose time to drain is over.
+    pub(super) fn release_revoked(&mut self, now: Now) {
+        let is_due = |revocation: &Revocation| {
+            let mut assigned = revocation.assigned.iter();
+            revocation.until_ns <= now.ns || assigned.all(|partition| partition.is_drained())
+        };
+        let (due, rest): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.revocations).into_iter().partition(is_due);
+        self.revocations = rest;
+        for Revocation { partitions, assigned, .. } in due {
+            self.group.set_committing(true);
+            let last =
+                |one: &AssignedPartition, is_free| one.take_last_commit().filter(|_| is_free);
+            self.take_and_send(&assigned, last, true, now);
+            self.group.set_committing(false);
+            if let Some(member) = &mut self.member {
+                member.release(&partitions);
+            }
+            self.show_soon();
+            for partition in assigned {
+                self.fetch_retries.remove(&partition.generation);
+                partition.hand_out();
+            }
+        }
+    }
+}
+
+// How a group's thread waits. The member is polled once a second. That does not end the wait, so that it costs the same
+// however many partitions there are.
+impl Poller {
+    /// Waits until the process is ready, or stops.
+    pub(super) fn wait_until_ready(&self) {
+        let over = || {
+            let held = self.context.held.load(Ordering::SeqCst);
+            !held || self.context.stopping.load(Ordering::SeqCst)
+        };
+        while !over() {
+            wait_notified(&[&self.group.event_fd], Duration::from_nanos(POLL_NS));
+        }
+    }
+
+    /// Waits until something is due or another thread notifies. True: the member may have something
+    /// new.
+    pub(super) fn wait(&mut self) -> bool {
+        if let Some(until_ns) = self.revocations.iter().map(|one| one.until_ns).min() {
+            self.due_at(until_ns);
+        }
+        if self.member.is_none() && !self.context.is_quiet() {
+            self.due_at(self.member_at_ns);
+        }
+        self.group.sleep_until(self.next_ns);
+        loop {
+            let now_ns = chaton_core::clock::now_ns();
+            let until_ns = self.next_ns.min(now_ns + POLL_NS);
+            let time = Duration::from_nanos(until_ns.saturating_sub(now_ns));
+            let woken = match &mut self.member {
+                Some(member) => {
+                    member.wait(time);
+                    member.was_notified()
+                }
+                None => wait_notified(&[&self.group.event_fd], time)[0],
+            };
+            self.context.counters.wakes.fetch_add(1, Ordering::Relaxed);
+            // A member may clear a notification without reporting it.
+            let notified = self.group.was_notified();
+            if woken || notified || self.context.stopping.load(Ordering::SeqCst) {
+                return true;
+            }
+            let now = Now::read();
+            if now.ns >= self.next_ns || self.tick(now) {
+                return false;
+            }
+        }
+    }
+
+    /// What is done each second; true when something has happened.
+    fn tick(&mut self, now: Now) -> bool {
+        let happened = self.poll(now);
+        self.context.room.readmit();
+        self.tell_overdue(now);
+        if self.behind || self.lags {
+            self.update_ends(now);
+        }
+        happened
+    }
+
+    /// What is shown of the partitions has changed: it is read in the next round, or in a second.
+    pub(super) fn show_soon(&mut self) {
+        (self.ends_at_ns, self.lags) = (0, true);
+    }
+
+    /// Reads the ends of the partitions, once a second.
+    pub(super) fn update_ends(&mut self, now: Now) {
+        let Some(member) = self.member.as_ref().filter(|_| now.ns >= self.ends_at_ns) else {
+            return;
+        };
+        self.ends_at_ns = now.ns + POLL_NS;
+        for partition in self.partitions.all() {
+            partition.set_end(member.end_offset(&partition.partition));
+        }
+        self.lags = false;
+        let all = self.partitions.all();
+        for route in &self.group.routes {
+            let Some(metrics) = &route.metrics else { continue };
+            let own = || all.iter().filter(|one| one.route.number == route.number);
+            let lag: u64 = own().map(|one| one.lag().unwrap_or(0)).sum();
+            let oldest_ms = own().filter_map(|one| one.oldest_ms(now)).min().unwrap_or(0);
+            let held = own().filter(|one| one.is_owned());
+            let count = |is: fn(&AssignedPartition) -> bool| {
+                held.clone().filter(|one| is(one)).count() as u64
+            };
+            let partitions = count(|_| true);
+            let stopped = count(|one| one.stopped().is_some());
+            let paused = count(AssignedPartition::is_paused);
+            let oldest_ms = u64::try_from(oldest_ms).unwrap_or(0);
+            metrics.show(&Progress { lag, partitions, stopped, paused }, oldest_ms);
+            self.lags |= lag > 0 || paused > 0;
+        }
+    }
 }
