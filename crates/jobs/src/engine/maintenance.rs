@@ -76,6 +76,8 @@ pub(super) struct Maintenance {
     neighbours: Neighbours,
     neighbours_at_s: f64,
     left_batches: LeftBatches,
+    /// Another process looks for dead owners.
+    follows: bool,
     /// The store's warning that was logged last.
     warning: Option<String>,
 }
@@ -100,6 +102,7 @@ impl Maintenance {
             neighbours: Neighbours::default(),
             neighbours_at_s: 0.0,
             left_batches: LeftBatches::default(),
+            follows: false,
             warning: None,
             state: state.clone(),
             store,
@@ -222,7 +225,7 @@ impl Maintenance {
         let heartbeat_now = std::mem::take(&mut self.state.locked.lock().heartbeat_now);
         if heartbeat_now
             || now_s >= self.heartbeat_at_s
-            || self.heartbeat_at_s - now_s > self.heartbeat_s()
+            || self.heartbeat_at_s - now_s > 2.0 * self.heartbeat_s()
         {
             self.heartbeat(now_s)?;
         }
@@ -309,6 +312,7 @@ impl Maintenance {
         if reply.silent > 0 {
             self.scan_at_s = 0.0;
         }
+        self.follows = reply.follows;
         state.note_clock(reply.now_s, sent_ns, received_ns);
         counters.rtt_us.store((received_ns - sent_ns) / 1000, Ordering::Relaxed);
         counters.heartbeats.fetch_add(1, Ordering::Relaxed);
@@ -333,7 +337,10 @@ impl Maintenance {
             state.wake_fetcher();
         }
         reply.signals.iter().for_each(|signal| state.feed.signal(signal));
-        self.heartbeat_at_s = state.now_s() + self.heartbeat_s();
+        let (now_s, gap_s) = (state.now_s(), self.heartbeat_s());
+        // At multiples of the gap those of several processes come at the same time.
+        let shared_at_s = ((now_s / gap_s + 0.5).floor() + 1.0) * gap_s;
+        self.heartbeat_at_s = if reply.shared { shared_at_s } else { now_s + gap_s };
         Ok(())
     }
 
@@ -374,6 +381,10 @@ impl Maintenance {
         let gap_s = if self.local { LOCAL_SCAN_S } else { SCAN_S };
         let gap_s = gap_s.min(lease_s);
         if now_s < self.scan_at_s && self.scan_at_s - now_s <= gap_s {
+            return Ok(());
+        }
+        if self.follows {
+            self.scan_at_s = now_s + gap_s;
             return Ok(());
         }
         let owners = self.store.owners()?;

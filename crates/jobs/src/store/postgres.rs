@@ -18,6 +18,7 @@ mod schema;
 mod store;
 #[cfg(test)]
 pub(crate) mod tests;
+mod tree;
 mod watch;
 
 use std::sync::Arc;

@@ -191,6 +191,10 @@ pub struct HeartbeatReply {
     pub silent: usize,
     /// Signals left for it, oldest first.
     pub signals: Vec<String>,
+    /// It was written together with those of the same supervisor's other processes, which are sent at the same time.
+    pub shared: bool,
+    /// Another one of these processes looks for dead owners.
+    pub follows: bool,
 }
 
 /// An owner of jobs in flight.

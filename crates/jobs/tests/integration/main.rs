@@ -5,6 +5,7 @@
 mod limits;
 mod postgres_faults;
 mod postgres_server;
+mod postgres_tree;
 mod redis_engine;
 mod redis_failover;
 mod redis_faults;

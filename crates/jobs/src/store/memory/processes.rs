@@ -63,6 +63,8 @@ impl MemoryData {
             processes: self.owners.len(),
             silent: 0,
             signals: signals.into(),
+            shared: false,
+            follows: false,
         }
     }
 

@@ -44,7 +44,7 @@ pub(super) fn advice(call: &mut Call<'_>) -> Result<Vec<String>> {
     let connections: i32 = row.get(5);
     if connections < CONNECTIONS_MIN {
         lines.push(format!(
-            "max_connections is {connections}: an idle process holds two, a busy one up to 17"
+            "max_connections is {connections}: an idle process holds one, a busy one up to 17"
         ));
     }
     let (tables, sequences): (Vec<String>, Vec<String>) = (row.get(6), row.get(7));

@@ -19,6 +19,7 @@ use super::address::{PostgresAddress, Tls};
 use super::errors::{Failure, Phase};
 use super::floors::Floors;
 use super::schema;
+use super::tree::Tree;
 use crate::store::error::StoreError;
 use crate::store::options::StoreOptions;
 use crate::store::traits::Result;
@@ -142,6 +143,17 @@ struct Pool {
     is_prepared: bool,
 }
 
+impl Pool {
+    /// Those that were not used for long, but for one.
+    fn take_old(&mut self) -> Vec<Connection> {
+        let newest = self.idle.len().saturating_sub(1);
+        let old = |conn: &&Connection| conn.used.elapsed() > IDLE_MAX;
+        let count = self.idle[..newest].iter().take_while(old).count();
+        self.open -= count;
+        self.idle.drain(..count).collect()
+    }
+}
+
 /// The server, as a process uses it.
 pub(super) struct Server {
     pub address: PostgresAddress,
@@ -150,6 +162,8 @@ pub(super) struct Server {
     returned: Condvar,
     /// Stores that use it.
     users: AtomicUsize,
+    /// The processes of the same supervisor.
+    pub tree: Tree,
     /// Where claims begin.
     pub floors: Mutex<Floors>,
     /// Connections that ended unasked: behind the next one there may be another server.
@@ -186,6 +200,7 @@ impl Server {
             pool: Mutex::new(pool),
             returned: Condvar::new(),
             users: AtomicUsize::new(0),
+            tree: Tree::default(),
             floors: Mutex::default(),
             losses: AtomicU64::new(0),
         }
@@ -326,14 +341,20 @@ impl Server {
         } else {
             conn.used = Instant::now();
             pool.idle.push(conn);
-            let old = |conn: &Connection| conn.used.elapsed() > IDLE_MAX;
-            let count = pool.idle.iter().take_while(|conn| old(conn)).count();
-            pool.open -= count;
-            pool.idle.drain(..count).collect()
+            pool.take_old()
         };
         drop(pool);
         self.returned.notify_one();
         drop(closed);
+    }
+
+    /// Closes connections that were not used for long.
+    pub fn close_old(&self) {
+        let mut pool = self.pool.lock();
+        self.leak_of_parent(&mut pool);
+        let old = pool.take_old();
+        drop(pool);
+        drop(old);
     }
 
     /// Makes the tables, or those of a newer version, unless they are there.

@@ -1,67 +1,206 @@
 //! Owners of jobs in flight, and their leases, by the clock of the server.
 
 use std::collections::HashMap;
+use std::sync::LazyLock;
 use std::time::Duration;
 
+use chaton_core::clock::boot_ns;
+use serde::{Deserialize, Serialize};
+use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::Row;
 
 use super::connection::{args, Call};
 use super::jobs::Result;
 use super::limits::NOW;
+use crate::store::line::LOOK_S;
 use crate::store::types::*;
 
 /// Age of a heartbeat (s).
 const AGE: &str = "greatest(extract(epoch FROM clock_timestamp()-beat_at), 0)::float8";
 
-/// One statement for all that a heartbeat writes and asks. Jobs that run are only written when there are any, or were.
-pub(super) fn heartbeat(call: &mut Call<'_>, report: &ProcessReport<'_>) -> Result<HeartbeatReply> {
-    let tids: Vec<&str> = report.work.iter().map(|job| &*job.tid).collect();
-    let queues: Vec<&str> = report.work.iter().map(|job| &*job.queue).collect();
-    let payloads: Vec<&[u8]> = report.work.iter().map(|job| &*job.payload).collect();
-    let times: Vec<i64> = report.work.iter().map(|job| job.run_at).collect();
-    let row = call.one(
-        &format!(
-            "WITH before AS (SELECT place FROM chaton.owners WHERE identity=$1),
-             beat AS (INSERT INTO chaton.owners(identity, place, info, busy, quiet, rss_kb, reported_at)
-                 VALUES($1, $2, $3, $4, $5, $6, $13)
-                 ON CONFLICT (identity) DO UPDATE SET place=$2, info=$3, busy=$4, quiet=$5, rss_kb=$6, reported_at=$13,
-                 beat_at=clock_timestamp()),
-             ended AS (DELETE FROM chaton.work WHERE owner=$1 AND tid<>ALL($7)),
-             runs AS (INSERT INTO chaton.work(owner, tid, queue, payload, run_at)
-                 SELECT DISTINCT ON (tid) $1, tid, queue, payload, run_at FROM unnest($7, $8, $9, $10)
-                 WITH ORDINALITY AS u(tid, queue, payload, run_at, n) ORDER BY tid, n DESC ON CONFLICT (owner, tid) DO UPDATE
-                 SET queue=excluded.queue, payload=excluded.payload, run_at=excluded.run_at),
-             counted AS (INSERT INTO chaton.counters AS c (name, value)
-                 SELECT * FROM (VALUES('failed', $12), ('processed', $11)) n(name, value) WHERE value>0
-                 ON CONFLICT (name) DO UPDATE SET value=c.value+excluded.value),
-             left_for AS (DELETE FROM chaton.signals WHERE identity=$1 OR until<={NOW} RETURNING id, identity, name, until)
-             SELECT (SELECT place FROM before) IS NULL, extract(epoch FROM clock_timestamp())::float8,
-             (SELECT count(*) FROM chaton.owners) + (NOT EXISTS(SELECT 1 FROM before))::int,
-             ARRAY(SELECT name FROM left_for WHERE identity=$1 AND until>{NOW} ORDER BY id)"
-        ),
-        args![
-            report.identity,
-            report.process_key,
-            report.info,
-            report.busy as i64,
-            report.quiet,
-            report.rss_kb as i64,
-            tids,
-            queues,
-            payloads,
-            times,
-            report.processed as i64,
-            report.failed as i64,
-            report.now_s
-        ],
-    )?;
-    Ok(row.map_or_else(HeartbeatReply::default, |row| HeartbeatReply {
-        is_new: row.get(0),
-        now_s: row.get(1),
-        processes: row.get::<_, i64>(2) as usize,
-        silent: 0,
-        signals: row.get(3),
-    }))
+/// A heartbeat, as one process may hand it to another one.
+#[derive(Deserialize, Serialize)]
+pub(super) struct Beat {
+    pub identity: String,
+    place: String,
+    info: String,
+    busy: i64,
+    quiet: bool,
+    rss_kb: i64,
+    /// Running jobs: thread, queue, document, begin.
+    work: Vec<(String, String, String, i64)>,
+    processed: i64,
+    failed: i64,
+    now_s: f64,
+    /// When it was made (ns since boot).
+    pub sent_ns: u64,
+}
+
+impl Beat {
+    pub fn new(report: &ProcessReport<'_>) -> Self {
+        let work = report.work.iter().map(|job| {
+            let payload = String::from_utf8_lossy(&job.payload).into_owned();
+            (job.tid.clone(), job.queue.to_string(), payload, job.run_at)
+        });
+        Self {
+            identity: report.identity.into(),
+            place: report.process_key.into(),
+            info: report.info.into(),
+            busy: report.busy as i64,
+            quiet: report.quiet,
+            rss_kb: report.rss_kb as i64,
+            work: work.collect(),
+            processed: report.processed as i64,
+            failed: report.failed as i64,
+            now_s: report.now_s,
+            sent_ns: boot_ns(),
+        }
+    }
+}
+
+/// What a heartbeat found.
+#[derive(Deserialize, Serialize)]
+pub(super) struct BeatReply {
+    is_new: bool,
+    now_s: f64,
+    processes: i64,
+    signals: Vec<String>,
+    /// A line of jobs behind a limit is due.
+    pub lines_are_due: bool,
+    /// [`Tree::id`](super::tree::Tree) of the process that has written it.
+    pub by: u64,
+}
+
+impl BeatReply {
+    /// For a process with this id.
+    pub fn into_reply(self, id: u64, shared: bool) -> HeartbeatReply {
+        let reply = self;
+        HeartbeatReply {
+            is_new: reply.is_new,
+            now_s: reply.now_s,
+            processes: reply.processes as usize,
+            silent: 0,
+            signals: reply.signals,
+            shared,
+            follows: reply.by != id,
+        }
+    }
+}
+
+/// Heartbeats, column by column.
+#[derive(Default)]
+pub(super) struct Beats<'a> {
+    identities: Vec<&'a str>,
+    places: Vec<&'a str>,
+    infos: Vec<&'a str>,
+    busy: Vec<i64>,
+    quiet: Vec<bool>,
+    rss_kb: Vec<i64>,
+    times: Vec<f64>,
+    owners: Vec<&'a str>,
+    tids: Vec<&'a str>,
+    queues: Vec<&'a str>,
+    payloads: Vec<&'a [u8]>,
+    begins: Vec<i64>,
+    processed: i64,
+    failed: i64,
+    now_s: f64,
+}
+
+impl<'a> Beats<'a> {
+    pub fn of(beats: impl Iterator<Item = &'a Beat>) -> Self {
+        let mut all = Self::default();
+        for beat in beats {
+            all.identities.push(&beat.identity);
+            all.places.push(&beat.place);
+            all.infos.push(&beat.info);
+            all.busy.push(beat.busy);
+            all.quiet.push(beat.quiet);
+            all.rss_kb.push(beat.rss_kb);
+            all.times.push(beat.now_s);
+            for (tid, queue, payload, begin) in &beat.work {
+                all.owners.push(&beat.identity);
+                all.tids.push(tid);
+                all.queues.push(queue);
+                all.payloads.push(payload.as_bytes());
+                all.begins.push(*begin);
+            }
+            all.processed += beat.processed;
+            all.failed += beat.failed;
+            all.now_s = all.now_s.max(beat.now_s);
+        }
+        all
+    }
+
+    pub fn args(&self) -> Vec<(&(dyn ToSql + Sync), Type)> {
+        let args = args![
+            self.identities,
+            self.places,
+            self.infos,
+            self.busy,
+            self.quiet,
+            self.rss_kb,
+            self.times,
+            self.owners,
+            self.tids,
+            self.queues,
+            self.payloads,
+            self.begins,
+            self.processed,
+            self.failed,
+            self.now_s,
+        ];
+        args.to_vec()
+    }
+}
+
+/// One statement for all that heartbeats write and ask. Owners in their order, so that no two statements wait for each
+/// other.
+pub(super) static BEAT: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "WITH r AS MATERIALIZED (SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7)
+             AS u(identity, place, info, busy, quiet, rss_kb, reported_at)),
+         before AS MATERIALIZED (SELECT identity, place FROM chaton.owners WHERE identity=ANY($1)),
+         beat AS (INSERT INTO chaton.owners(identity, place, info, busy, quiet, rss_kb, reported_at)
+             SELECT * FROM r ORDER BY identity ON CONFLICT (identity) DO UPDATE SET place=excluded.place,
+             info=excluded.info, busy=excluded.busy, quiet=excluded.quiet, rss_kb=excluded.rss_kb,
+             reported_at=excluded.reported_at, beat_at=clock_timestamp()),
+         runs AS (INSERT INTO chaton.work(owner, tid, queue, payload, run_at)
+             SELECT DISTINCT ON (owner, tid) owner, tid, queue, payload, run_at FROM unnest($8, $9, $10, $11, $12)
+             WITH ORDINALITY AS u(owner, tid, queue, payload, run_at, n) ORDER BY owner, tid, n DESC
+             ON CONFLICT (owner, tid) DO UPDATE
+             SET queue=excluded.queue, payload=excluded.payload, run_at=excluded.run_at),
+         ended AS (DELETE FROM chaton.work w WHERE owner=ANY($1)
+             AND NOT EXISTS(SELECT 1 FROM unnest($8, $9) AS u(owner, tid) WHERE u.owner=w.owner AND u.tid=w.tid)),
+         counted AS (INSERT INTO chaton.counters AS c (name, value)
+             SELECT * FROM (VALUES('failed', $14), ('processed', $13)) n(name, value) WHERE value>0
+             ON CONFLICT (name) DO UPDATE SET value=c.value+excluded.value),
+         left_for AS (DELETE FROM chaton.signals WHERE identity=ANY($1) OR until<={NOW}
+             RETURNING id, identity, name, until)
+         SELECT r.identity, (SELECT place FROM before b WHERE b.identity=r.identity) IS NULL,
+         extract(epoch FROM clock_timestamp())::float8, (SELECT count(*) FROM chaton.owners)
+             + (SELECT count(*) FROM r) - (SELECT count(*) FROM before),
+         ARRAY(SELECT name FROM left_for l WHERE l.identity=r.identity AND until>{NOW} ORDER BY id),
+         EXISTS(SELECT 1 FROM chaton.lines WHERE look_at<=$15 OR look_at>$15+{LOOK_S}) FROM r"
+    )
+});
+
+/// The owner of a heartbeat, and its answer.
+pub(super) fn read_beat(row: &Row, by: u64) -> (&str, BeatReply) {
+    let reply = BeatReply {
+        is_new: row.get(1),
+        now_s: row.get(2),
+        processes: row.get(3),
+        signals: row.get(4),
+        lines_are_due: row.get(5),
+        by,
+    };
+    (row.get(0), reply)
+}
+
+pub(super) fn heartbeat(call: &mut Call<'_>, beat: &Beat, by: u64) -> Result<Option<BeatReply>> {
+    let row = call.one(&BEAT, &Beats::of(std::iter::once(beat)).args())?;
+    Ok(row.map(|row| read_beat(&row, by).1))
 }
 
 /// All owners. Also those that have jobs in flight and were forgotten: one that claimed while another process took it

@@ -135,6 +135,22 @@ impl Store for PostgresStore {
     }
 
     fn heartbeat(&mut self, report: &ProcessReport<'_>) -> Result<HeartbeatReply> {
+        self.server.tree.note(report.process_key, &self.server.options);
+        let beat = owners::Beat::new(report);
+        let id = self.server.tree.id;
+        let by_leader = self.server.tree.beat(&beat);
+        let shared = by_leader.is_some();
+        let reply = match by_leader {
+            Some(reply) => Some(reply),
+            None => self.single(|call| owners::heartbeat(call, &beat, id))?,
+        };
+        let Some(reply) = reply else { return Ok(HeartbeatReply::default()) };
+        let lines_are_due = reply.lines_are_due;
+        let reply = reply.into_reply(id, shared);
+        if reply.follows {
+            self.server.close_old();
+            return Ok(reply);
+        }
         if self.cleaned.is_none_or(|at| at.elapsed() > CLEANUP_EVERY) {
             self.write(inspect::remove_expired)?;
             self.cleaned = Some(Instant::now());
@@ -143,10 +159,6 @@ impl Store for PostgresStore {
             self.warning = self.single(|call| advice::snapshot(call, advice::SNAPSHOT_MAX_S))?;
             self.looked = Some(Instant::now());
         }
-        let (reply, lines_are_due) = self.single(|call| {
-            let reply = owners::heartbeat(call, report)?;
-            Ok((reply, !lines::due(call, report.now_s)?.is_empty()))
-        })?;
         if lines_are_due {
             self.write(|call| lines::look_at_all(call, report.now_s))?;
         }

@@ -1,10 +1,12 @@
 //! Waits for changes: one connection that listens, or where there is none, looks from time to time.
 
 use std::collections::BTreeSet;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use tokio::io::AsyncBufReadExt;
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 use tokio_postgres::{AsyncMessage, Client};
@@ -13,6 +15,7 @@ use super::connection::{args, runtime, Mode, Server, CHANNEL, PLANS};
 use super::errors::{Failure, Phase};
 use super::floors;
 use super::jobs::available;
+use super::tree::{self, Role};
 use crate::store::error::StoreError;
 use crate::store::traits::{Interrupt, Result, StoreWatch};
 use crate::store::types::{Availability, StoreEvent};
@@ -21,6 +24,9 @@ use crate::store::types::{Availability, StoreEvent};
 const POLL: Duration = Duration::from_millis(500);
 /// Names of queues that are kept between two looks; more count as any change.
 const NAMES_MAX: usize = 1000;
+
+/// Longest wait of a process that another one tells of changes.
+const FOLLOWER_MAX: Duration = Duration::from_secs(600);
 
 /// What was told since the last look.
 #[derive(Default)]
@@ -44,11 +50,32 @@ struct Mailbox {
     arrived: Notify,
 }
 
-/// A connection that listens.
+/// Where changes are told.
 struct Listener {
     runtime: Runtime,
-    client: Client,
+    /// The connection that listens; `None`: another process has it.
+    client: Option<Arc<Client>>,
     mailbox: Arc<Mailbox>,
+    /// The name of the tree whose processes share it; `None`: it is alone.
+    tree: Option<String>,
+}
+
+impl Mailbox {
+    /// A change of a queue, or of anything else (an empty name).
+    fn tell(&self, name: &str) {
+        let mut told = self.told.lock();
+        match name {
+            "" => told.other = true,
+            _ if told.queues.len() == NAMES_MAX => told.other = true,
+            name => drop(told.queues.insert(name.into())),
+        }
+        self.arrived.notify_one();
+    }
+
+    fn close(&self, why: String) {
+        self.told.lock().closed = Some(why);
+        self.arrived.notify_one();
+    }
 }
 
 /// A watch of one server.
@@ -86,35 +113,49 @@ impl PostgresWatch {
         self.server.floors.lock().next_look().filter(|_| self.looks)
     }
 
-    fn listen(&self, config: &tokio_postgres::Config) -> std::result::Result<Listener, Failure> {
+    /// Listens, or is told by the process of this tree that does.
+    fn join(&self, config: &tokio_postgres::Config) -> std::result::Result<Listener, Failure> {
+        let tree = &self.server.tree;
+        let name = tree.name();
+        let role = name.as_deref().map_or(Role::Alone, |name| tree.meet(name));
+        let (socket, name) = match role {
+            Role::Follows(stream) => return follow(stream, name),
+            Role::Leads(socket) => (Some(socket), name),
+            Role::Alone => (None, None),
+        };
+        Ok(Listener { tree: name, ..self.listen(config, socket)? })
+    }
+
+    fn listen(
+        &self,
+        config: &tokio_postgres::Config,
+        socket: Option<UnixListener>,
+    ) -> std::result::Result<Listener, Failure> {
         let runtime = runtime()?;
         let timeout = self.server.options.connect_timeout;
         let connecting = config.connect(self.server.address.tls.clone());
         let connected = runtime.block_on(async { tokio::time::timeout(timeout, connecting).await });
         let (client, mut driver) = connected.map_err(|_| Failure::Late(Phase::Connect))??;
+        let client = Arc::new(client);
+        let answer_timeout = self.server.options.answer_timeout;
+        let entered = runtime.enter();
+        let tells = socket
+            .map(|socket| tree::lead(socket, client.clone(), answer_timeout, self.server.tree.id));
+        let tells = tells.transpose().map_err(|error| {
+            Failure::Store(StoreError::unavailable(format!("PostgreSQL: {error}")))
+        })?;
         let mailbox = Arc::new(Mailbox::default());
         let shared = mailbox.clone();
         runtime.spawn(async move {
             loop {
-                let message = std::future::poll_fn(|cx| driver.poll_message(cx)).await;
-                let mut told = shared.told.lock();
-                let ended = message.is_none();
-                match message {
-                    Some(Ok(AsyncMessage::Notification(one))) => match one.payload() {
-                        "" => told.other = true,
-                        _ if told.queues.len() == NAMES_MAX => told.other = true,
-                        name => drop(told.queues.insert(name.into())),
-                    },
-                    Some(Ok(_)) => continue,
-                    Some(Err(error)) => told.closed = Some(error.to_string()),
-                    None => {}
-                }
-                if ended && told.closed.is_none() {
-                    told.closed = Some("the server closed the connection".into());
-                }
-                shared.arrived.notify_one();
-                if told.closed.is_some() {
-                    break;
+                match std::future::poll_fn(|cx| driver.poll_message(cx)).await {
+                    Some(Ok(AsyncMessage::Notification(one))) => {
+                        shared.tell(one.payload());
+                        tells.iter().for_each(|all| drop(all.send(one.payload().into())));
+                    }
+                    Some(Ok(_)) => {}
+                    Some(Err(error)) => return shared.close(error.to_string()),
+                    None => return shared.close("the server closed the connection".into()),
                 }
             }
         });
@@ -122,25 +163,45 @@ impl PostgresWatch {
         let script = format!("LISTEN {CHANNEL}; {PLANS}");
         let listen = async { tokio::time::timeout(timeout, client.batch_execute(&script)).await };
         runtime.block_on(listen).map_err(|_| Failure::Late(Phase::Statement))??;
-        Ok(Listener { runtime, client, mailbox })
+        drop(entered);
+        Ok(Listener { runtime, client: Some(client), mailbox, tree: None })
     }
 
     /// Asks the server, on the connection that listens.
     fn ask(
         &self,
-        listener: &Listener,
+        (listener, client): (&Listener, &Client),
         names: &[&str],
         from: &[i64],
     ) -> std::result::Result<Availability, Failure> {
         let sql = available();
         let asked = listener.runtime.block_on(async {
             let args = args![names, from];
-            let asked = listener.client.query_typed(&sql, args);
+            let asked = client.query_typed(&sql, args);
             tokio::time::timeout(self.server.options.answer_timeout, asked).await
         });
         let rows = asked.map_err(|_| Failure::Late(Phase::Statement))??;
         Ok(rows.first().map_or_else(Availability::default, read))
     }
+}
+
+/// Is told of changes by the process that leads.
+fn follow(stream: UnixStream, tree: Option<String>) -> std::result::Result<Listener, Failure> {
+    let runtime = runtime()?;
+    let mailbox = Arc::new(Mailbox::default());
+    let shared = mailbox.clone();
+    let entered = runtime.enter();
+    let stream = tokio::net::UnixStream::from_std(stream)
+        .map_err(|error| Failure::Store(StoreError::unavailable(format!("PostgreSQL: {error}"))))?;
+    runtime.spawn(async move {
+        let mut lines = tokio::io::BufReader::new(stream).lines();
+        while let Some(name) = tree::told(&mut lines).await {
+            shared.tell(&name);
+        }
+        shared.close("the process that listens has ended".into());
+    });
+    drop(entered);
+    Ok(Listener { runtime, client: None, mailbox, tree })
 }
 
 fn read(row: &tokio_postgres::Row) -> Availability {
@@ -151,18 +212,25 @@ impl StoreWatch for PostgresWatch {
     fn arm(&mut self, queues: &[Arc<str>]) -> Result<Availability> {
         let server = self.server.clone();
         let shown = &server.address.shown;
-        if let (None, Some(config)) = (&self.listener, &server.address.listen) {
-            // The tables are made by a connection of the pool.
-            server.run(Mode::Single, |call| call.rows("SELECT 1", &[]))?;
-            let listener = self.listen(config).map_err(|failure| failure.into_error(shown))?;
-            self.listener = Some(listener);
-        }
         // Forgotten before the server is asked, so that a change after that ends the next wait.
         let old = self.listener.as_ref().map(|it| std::mem::take(&mut *it.mailbox.told.lock()));
         self.looks |= old.as_ref().is_none_or(Told::is_any);
-        if let Some(why) = old.and_then(|old| old.closed) {
-            self.listener = None;
-            return Err(StoreError::unavailable(format!("store {shown}: {why}")));
+        let closed = old.and_then(|old| old.closed);
+        if let Some(listener) = &self.listener {
+            let follows = listener.client.is_none();
+            if closed.is_some() || listener.tree != server.tree.name() {
+                self.listener = None;
+            }
+            // Where the one that led has ended, another one does.
+            if let Some(why) = closed.filter(|_| !follows) {
+                return Err(StoreError::unavailable(format!("store {shown}: {why}")));
+            }
+        }
+        if let (None, Some(config)) = (&self.listener, &server.address.listen) {
+            // The tables are made by a connection of the pool.
+            server.run(Mode::Single, |call| call.rows("SELECT 1", &[]))?;
+            let listener = self.join(config).map_err(|failure| failure.into_error(shown))?;
+            self.listener = Some(listener);
         }
         if self.looks_at().is_some_and(|at| at <= Instant::now()) {
             server.run(Mode::Planned, |call| floors::look(call, &server.floors))?;
@@ -170,14 +238,15 @@ impl StoreWatch for PostgresWatch {
         }
         let names: Vec<&str> = queues.iter().map(|name| &**name).collect();
         let from = server.floors.lock().of(&names);
-        let Some(listener) = &self.listener else {
+        let own = self.listener.as_ref().and_then(|it| Some((it, it.client.as_deref()?)));
+        let Some(own) = own else {
             let sql = available();
             return server.run(Mode::Planned, |call| {
                 let row = call.one(&sql, args![names, from])?;
                 Ok(row.as_ref().map_or_else(Availability::default, read))
             });
         };
-        let asked = self.ask(listener, &names, &from).map_err(|failure| failure.into_error(shown));
+        let asked = self.ask(own, &names, &from).map_err(|failure| failure.into_error(shown));
         if asked.is_err() {
             self.listener = None;
         }
@@ -224,8 +293,14 @@ impl StoreWatch for PostgresWatch {
                 listener.mailbox.arrived.notified().await;
             }
         };
+        // The one that leads looks for the others, too.
+        let is_told = listener.client.is_none() && timeout >= tree::LOOK_EVERY;
+        let timeout = if is_told { FOLLOWER_MAX } else { timeout };
         let timed = async {
-            tokio::time::sleep(looks.unwrap_or(timeout)).await;
+            tokio::select! {
+                () = tokio::time::sleep(looks.unwrap_or(timeout)) => {}
+                () = self.server.tree.changed.notified() => return StoreEvent::Interrupted,
+            }
             // To look below the floors is to be armed again.
             if looks.is_some() {
                 StoreEvent::Interrupted

@@ -60,6 +60,8 @@ impl RedisStore {
             processes,
             silent,
             signals: answer.map(RespValue::text).collect(),
+            shared: false,
+            follows: false,
         })
     }
 

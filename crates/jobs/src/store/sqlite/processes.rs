@@ -114,6 +114,8 @@ pub(super) fn heartbeat(
         processes: processes as usize,
         silent: 0,
         signals: signals(tx, report.identity)?,
+        shared: false,
+        follows: false,
     })
 }
 
