@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "json"
 require_relative "../peers/chaton"
 require_relative "../peers/puma"
 require_relative "../support/gc_reading"
@@ -10,7 +11,6 @@ require_relative "https"
 require_relative "memory_table"
 require_relative "orders"
 require_relative "progress"
-require_relative "proof"
 require_relative "table"
 require_relative "traffic"
 
@@ -32,6 +32,8 @@ module Bench
     # Both servers are idle for this time before their idle memory is read.
     IDLE_S = 5
     LINE_EVERY_S = 4
+    # Without them the Rails application is not shown.
+    PROGRAMS = %w[puma rails redis-server sidekiq wrk].freeze
 
     # @param once [Boolean] whether to end after the tables
     def initialize(once:)
@@ -41,7 +43,7 @@ module Bench
     end
 
     def run
-      puts proof, ""
+      puts "A Rails application with jobs, deployed and killed:", "", rails, ""
       start
       before = @servers.map { |server| GcReading.of(server) }
       rows = measure
@@ -59,10 +61,15 @@ module Bench
 
     private
 
-    def proof
-      missing = Proof.missing
-      return "The Rails example is not shown, since this is not installed: #{missing.join(", ")}." if missing.any?
-      "\n#{Proof.new.run { |line| puts "  #{line}" }}"
+    # @return [String] what happens to a Rails application
+    def rails
+      missing = PROGRAMS.reject { |program| Machine.installed?(program) }
+      return "The Rails application is not shown: install #{missing.join(", ")}." if missing.any?
+      # It needs gems that come with these programs.
+      require_relative "../rails/suite"
+      require_relative "../rails/table"
+      raw = Rails::Suite.measure(Rails::Suite.cases.first, quick: true, progress: ->(line) { puts "  #{line}" })
+      "\n#{Rails::Table.new(JSON.parse(JSON.generate(raw)))}"
     end
 
     # Both servers have their defaults.

@@ -24,7 +24,7 @@ module Bench
                    produce_mps: "produced messages/s", consume_mps: "consumed messages/s",
                    single_p50_ms: "single durable p50", single_p99_ms: "p99", disk_p50_ms: "disk's sync p50",
                    latency_p50_ms: "produce to consume p50", latency_p99_ms: "produce to consume p99",
-                   read_ahead_mb: "over idle" }.freeze
+                   read_ahead_mb: "over idle", failed: "failed requests", lost: "lost jobs" }.freeze
   METRIC_UNITS = { p99_ms: " ms", begin_ms: " ms", max_ms: " ms", late_ms: " ms", cpu_us: " µs",
                    pss_mb: " MB", rss_mb: " MB",
                    worker_cpu_us: " µs", start_p99_ms: " ms", peak_mb: " MB", last_mb: " MB", after_mb: " MB",

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "bar_chart"
+require_relative "../rails/table"
 require_relative "headlines"
 require_relative "page_section"
 
@@ -16,7 +17,7 @@ module Bench
       @root = root
       @sections = suites.values.flat_map { |suite| PageSection.all_of(suite, runs:) }
       # A chart of each suite, on the Ruby where most of its rows were measured, the newest of several.
-      @charted = @sections.group_by(&:suite)
+      @charted = @sections.reject { |section| section.suite.charts.empty? }.group_by(&:suite)
         .transform_values { |sections| sections.max_by { |section| [chart_rows(section).size, section.environment] } }
     end
 
@@ -90,9 +91,17 @@ module Bench
 
     def write_readme(headlines)
       path = File.join(@root, "README.md")
-      figures = "#{headlines.table}\n\n#{headlines.sentence}\n"
-      File.write(path, File.read(path).sub(/(?<=<!-- bench -->\n).*?(?=<!-- end bench -->)/m) { figures })
+      blocks = { "bench" => "#{headlines.table}\n\n#{headlines.sentence}\n", "rails" => rails }.compact
+      File.write(path, blocks.reduce(File.read(path)) { |text, (name, block)| replaced(text, name, block) })
       path
+    end
+
+    def replaced(text, name, block) = text.sub(/(?<=<!-- #{name} -->\n).*?(?=<!-- end #{name} -->)/m) { block }
+
+    # @return [String, nil] what happens to a Rails application, on the newest Ruby where it was measured
+    def rails
+      section = @sections.find { |one| one.suite.name == "rails" } or return
+      "#{Rails::Table.new(section.raw("stack")).markdown}\n"
     end
   end
 end

@@ -5,8 +5,8 @@ require_relative "results"
 module Bench
   # What was measured of one suite in one environment: a section of docs/BENCHMARKS.md.
   class PageSection
-    TITLES = { "web" => "Web", "jobs" => "Background jobs", "streams" => "Streams", "memory" => "Memory",
-               "gc" => "Garbage collection" }.freeze
+    TITLES = { "rails" => "Rails", "web" => "Web", "jobs" => "Background jobs", "streams" => "Streams",
+               "memory" => "Memory", "gc" => "Garbage collection" }.freeze
     VERSIONS = %w[ruby yjit puma sidekiq rails redis commit].freeze
 
     attr_reader :suite, :environment
@@ -39,6 +39,10 @@ module Bench
       verdict = @summary.verdicts.find { |found| found.a_case.name == row.case_name }
       verdict ? row.bars(verdict) : []
     end
+
+    # @param case_name [String]
+    # @return [Hash{String => Object}, nil] its raw results
+    def raw(case_name) = @results.raw(case_name)
 
     # @param row [ChartRow] measured
     # @return [Results::Source]

@@ -7,6 +7,8 @@ module Bench
   class Verdict
     # Metrics of which the greater figure is the better one.
     GREATER = %w[rate ideal rps steady_rps beside_rps jobs_per_s work_per_cpu_s full_rate mps].freeze
+    # One round is enough to fail these, so they are not shown by their median.
+    WORST = %w[failed lost].freeze
 
     # `failed` has the labels of servers with failed slices, `errors` their messages.
     attr_reader :raw, :a_case, :failed, :errors
@@ -64,7 +66,10 @@ module Bench
     def medians_of(label)
       slices = @slices.fetch(label)
       metrics = slices.flat_map { |slice| slice.select { |_, value| value.is_a?(Numeric) }.keys }.uniq - %w[round jobs]
-      metrics.to_h { |metric| [metric, Bench.median(slices.filter_map { |slice| slice[metric] }).to_f] }
+      metrics.to_h do |metric|
+        values = slices.filter_map { |slice| slice[metric] }
+        [metric, (WORST.include?(metric) ? values.max : Bench.median(values)).to_f]
+      end
     end
 
     # @return [Float] the median of the ratios of each round

@@ -3,11 +3,11 @@
 # What both sides of the comparison run: the Rails example, and jobs that Sidekiq and Chaton take from one Redis.
 require "json"
 require "sidekiq"
-require_relative "../../../examples/rails/config/environment"
+require_relative "../../examples/rails/config/environment"
 
 Redis.silence_deprecations = true if defined?(Redis)
 ActiveRecord::Schema.verbose = false
-load File.expand_path("../../../examples/rails/db/schema.rb", __dir__) unless Message.table_exists?
+load File.expand_path("../../examples/rails/db/schema.rb", __dir__) unless Message.table_exists?
 
 # Works for a moment and notes its number. A job that is lost leaves no note.
 class Note
