@@ -45,6 +45,12 @@ pub fn factory(options: &StoreOptions) -> Result<Arc<dyn StoreFactory>> {
     }))
 }
 
+/// The statements that make the tables: those with which a transaction begins, then a script for each version. In the end
+/// the number in `chaton.version` is that of the scripts.
+pub fn schema() -> Vec<&'static str> {
+    [&[schema::BEGIN], schema::STEPS].concat()
+}
+
 impl StoreFactory for PostgresFactory {
     fn store(&self) -> Box<dyn Store> {
         Box::new(PostgresStore::new(self.server.clone()))

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use chaton_core::clock::wall_s;
 use chaton_jobs::cron::{CronMemory, Schedule};
-use chaton_jobs::store::{self, JobEntry, NewBatch, NewJob, NewLock, Store, StoreOptions};
+use chaton_jobs::store::{
+    self, postgres, JobEntry, NewBatch, NewJob, NewLock, Store, StoreOptions,
+};
 use magnus::block::Proc;
 use magnus::scan_args::scan_args;
 use magnus::{
@@ -506,6 +508,7 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     let class = native.define_class("JobsClient", ruby.class_object())?;
     class.undef_default_alloc_func();
     class.define_singleton_method("new", function!(RbJobsClient::new, 1))?;
+    class.define_singleton_method("postgres_schema", function!(postgres::schema, 0))?;
     class.define_method("push_args", method!(RbJobsClient::push_args, -1))?;
     class.define_method("push", method!(RbJobsClient::push, 5))?;
     class.define_method("push_many", method!(RbJobsClient::push_many, 1))?;
