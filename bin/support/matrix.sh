@@ -4,7 +4,7 @@
 MATRIX_LANES="trixie sid experimental"
 # Packages installed there: the needs of the tests, and that release's Rails, Puma and Sidekiq.
 MATRIX_PACKAGES="ruby ruby-dev build-essential libclang-dev pkg-config libssl-dev zlib1g-dev ca-certificates rake
-  ruby-rack ruby-rackup ruby-sinatra ruby-minitest puma ruby-sidekiq ruby-redis redis-server postgresql ruby-activejob
+  ruby-rack ruby-rackup ruby-sinatra ruby-minitest puma ruby-sidekiq ruby-redis redis-server postgresql pgbouncer ruby-activejob
   ruby-railties ruby-activerecord ruby-actioncable ruby-sqlite3 ruby-nokogiri ruby-pg ruby-capybara libjemalloc2 libmimalloc3
   openssl nghttp2-client git yard default-jre-headless chromium"
 # The rustc package of trixie is too old for the SQLite crate; rustc-web is newer.

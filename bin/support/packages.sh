@@ -20,6 +20,7 @@ puma|the server Chaton is compared with|demo
 ruby-minitest|runs the tests|test
 redis-server|the distributed job store that jobs are tested against|demo
 postgresql|the other distributed job store|test
+pgbouncer|the pooler before it, whose transaction mode is tested|test
 ruby-sidekiq|the job processor with whose format, API and pages Chaton is compatible|demo
 ruby-redis|Sidekiq's Redis client|demo
 ruby-activejob|the adapter for ActiveJob|test

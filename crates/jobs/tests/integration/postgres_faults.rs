@@ -1,10 +1,11 @@
 //! What becomes of jobs when PostgreSQL is killed, is away, is full of connections or refuses.
 
 use std::collections::HashSet;
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::postgres_server::TestPostgres;
+use crate::postgres_server::{SmallDisk, TestPgBouncer, TestPostgres};
 use crate::redis_engine::{push_one, start, Pusher};
 use crate::redis_server::{free_port, tls};
 use chaton_core::engine::{Engine as _, Feed};
@@ -118,6 +119,7 @@ fn many_processes_make_the_tables_at_once() {
 #[derive(Default)]
 struct HeldJobs {
     begun: Mutex<Vec<Arc<Job>>>,
+    lines: Mutex<Vec<String>>,
 }
 
 impl Feed<Job> for HeldJobs {
@@ -130,7 +132,7 @@ impl Feed<Job> for HeldJobs {
         4
     }
     fn warn(&self, line: &str) {
-        println!("{line}");
+        self.lines.lock().push(line.into());
     }
 }
 
@@ -195,6 +197,132 @@ fn a_failover_to_a_synchronous_standby_loses_no_job() {
     });
     println!("{} jobs ran", feed.ran());
     engine.stop();
+}
+
+/// What an asynchronous standby has not got is lost. The engine says so of the jobs that it has in hand, and keeps them.
+#[test]
+fn jobs_in_hand_outlive_a_failover_to_a_standby_that_lags() {
+    let mut server = TestPostgres::start(&[]);
+    let database = server.database();
+    let standby = server.standby();
+    let folders = format!("{}&host={}", server.folder.display(), standby.folder.display());
+    let url =
+        format!("postgres://postgres@/{database}?host={folders}&target_session_attrs=read-write");
+    let options = StoreOptions::for_tests(url);
+    let feed = Arc::new(HeldJobs::default());
+    let config = crate::redis_engine::config(options.clone());
+    let engine = Engine::start(config, &open(&options).unwrap(), feed.clone()).unwrap();
+    let mut store = open(&options).unwrap().store();
+    push_one(&mut *store, "claimed before", None).unwrap();
+    wait_for("the first job", || feed.begun.lock().len() == 1);
+    let place = "SELECT pg_current_wal_lsn()";
+    let reached = server.psql("postgres", place).unwrap();
+    let has_it = format!("SELECT pg_last_wal_replay_lsn()>='{reached}'");
+    wait_for("the standby", || standby.psql("postgres", &has_it).as_deref() == Some("t"));
+    standby.psql("postgres", "ALTER SYSTEM SET primary_conninfo=''").unwrap();
+    standby.psql("postgres", "SELECT pg_reload_conf()").unwrap();
+    let streams = "SELECT count(*) FROM pg_stat_replication";
+    wait_for("its lag", || server.psql("postgres", streams).as_deref() == Some("0"));
+    push_one(&mut *store, "pushed and claimed after", None).unwrap();
+    wait_for("the second job", || feed.begun.lock().len() == 2);
+    server.stop();
+    standby.psql("postgres", "SELECT pg_promote()").unwrap();
+    let in_flight = |store: &mut dyn Store| store.stats().map_or(0, |stats| stats.in_flight);
+    wait_for("both are in flight", || in_flight(&mut *store) == 2);
+    let said = "the store lost its last writes: 1 jobs that are in hand";
+    wait_for("a line", || feed.lines.lock().iter().any(|line| line.contains(said)));
+    for job in feed.begun.lock().iter() {
+        assert!(job.finish(Outcome::Ack));
+    }
+    wait_for("their ends", || in_flight(&mut *store) == 0);
+    engine.stop();
+}
+
+/// With this isolation the server ends statements that meet others, which are tried again.
+#[test]
+fn no_job_is_lost_where_transactions_are_serializable() {
+    let server = TestPostgres::shared();
+    let database = server.database();
+    let set = format!("ALTER DATABASE {database} SET default_transaction_isolation='serializable'");
+    server.psql("postgres", &set).unwrap();
+    let options = options(server, &database);
+    let engines = [start(options.clone()), start(options.clone())];
+    let documents: Vec<String> =
+        (0..400).map(|n| format!(r#"{{"class":"A","args":[],"jid":"{n}","queue":"q"}}"#)).collect();
+    std::thread::scope(|scope| {
+        for some in documents.chunks(100) {
+            let options = &options;
+            scope.spawn(move || {
+                let mut store = open(options).unwrap().store();
+                for one in some {
+                    let payload = one.as_bytes();
+                    let job = NewJob { queue: "q", payload, at: None, lock: None, bid: None };
+                    store.push(&[job]).unwrap();
+                }
+            });
+        }
+    });
+    let ran = || engines.iter().map(|(_, feed)| feed.ran()).sum::<usize>();
+    wait_for("all jobs", || ran() == documents.len());
+    engines.iter().for_each(|(engine, _)| engine.stop());
+}
+
+#[test]
+fn no_job_is_lost_when_the_bouncer_is_killed() {
+    let server = TestPostgres::shared();
+    let database = server.database();
+    let mut bouncer = TestPgBouncer::start(server);
+    let mut options = StoreOptions::for_tests(bouncer.url(&database));
+    options.listen = Some(server.url(&database));
+    let (engine, feed) = start(options.clone());
+    let kills = KILLS[usize::from(std::env::var_os("CHATON_SOAK").is_some())];
+    Pusher::during(&options, &feed, |pusher| {
+        for _ in 0..kills {
+            let before = pusher.stored();
+            feed.wait_for("pushes", || pusher.stored() > before + 50);
+            bouncer.kill();
+            let failed = pusher.failed.load(Ordering::Relaxed);
+            feed.wait_for("a failed push", || pusher.failed.load(Ordering::Relaxed) > failed);
+            bouncer.start_again();
+        }
+    });
+    println!("{} jobs ran through {kills} kills of the bouncer", feed.ran());
+    engine.stop();
+}
+
+#[test]
+fn a_full_disk_refuses_jobs_and_those_that_are_stored_run() {
+    let server = TestPostgres::shared();
+    let disk = SmallDisk::mount(24);
+    let space = format!("CREATE TABLESPACE small LOCATION '{}'", disk.folder.display());
+    server.psql("postgres", &space).unwrap();
+    let database = server.database();
+    server.psql("postgres", &format!("ALTER DATABASE {database} SET TABLESPACE small")).unwrap();
+    let options = options(server, &database);
+    let mut store = open(&options).unwrap().store();
+    // It does not shrink when the server compresses it.
+    let text: String = (0..50_000).map(|_| fastrand::alphanumeric()).collect();
+    let mut stored = 0;
+    let error = loop {
+        let payload = format!(r#"{{"class":"A","args":["{text}"],"jid":"{stored}","queue":"q"}}"#);
+        let job =
+            NewJob { queue: "q", payload: payload.as_bytes(), at: None, lock: None, bid: None };
+        match store.push(&[job]) {
+            Ok(_) => stored += 1,
+            Err(error) => break error,
+        }
+        assert!(stored < 1000, "the disk does not get full");
+    };
+    assert_eq!(error.kind, StoreErrorKind::Full, "{error}");
+    let (engine, feed) = start(options.clone());
+    disk.resize(96);
+    feed.wait_for("all jobs", || feed.ran() == stored);
+    push_one(&mut *store, "after", None).unwrap();
+    feed.wait_for("a new job", || feed.ran() == stored + 1);
+    engine.stop();
+    drop((store, engine));
+    server.drop_database(&database);
+    server.psql("postgres", "DROP TABLESPACE small").unwrap();
 }
 
 #[test]

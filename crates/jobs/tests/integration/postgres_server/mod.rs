@@ -169,6 +169,93 @@ impl TestPostgres {
     }
 }
 
+/// PgBouncer in transaction mode before a server, at a socket of its own.
+pub struct TestPgBouncer {
+    child: Option<Child>,
+    pub folder: PathBuf,
+}
+
+impl TestPgBouncer {
+    pub fn start(server: &TestPostgres) -> Self {
+        let folder = scratch();
+        let shown = folder.display();
+        let settings = format!(
+            "[databases]\n* = host={} port={}\n[pgbouncer]\nlisten_port = 5432\nunix_socket_dir = {shown}\n\
+             auth_type = any\npool_mode = transaction\ndefault_pool_size = 3\nlogfile = {shown}/log\n",
+            server.folder.display(),
+            server.port()
+        );
+        // It always connects as this user.
+        let settings = settings.replace("port=5432\n", "port=5432 user=postgres\n");
+        std::fs::write(folder.join("settings"), settings).unwrap();
+        let mut bouncer = Self { child: None, folder };
+        bouncer.start_again();
+        bouncer
+    }
+
+    pub fn start_again(&mut self) {
+        let mut command = as_user("/usr/sbin/pgbouncer");
+        command.arg("-q").arg(self.folder.join("settings")).current_dir("/");
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        self.child = Some(command.spawn().expect("pgbouncer is not installed: bin/setup"));
+    }
+
+    /// Ends it as `kill -9` does; its clients lose their connections.
+    pub fn kill(&mut self) {
+        let Some(mut child) = self.child.take() else { return };
+        // Below `runuser`, which does not hand this signal on.
+        let own = child.id().to_string();
+        if is_root() {
+            Command::new("pkill").args(["-KILL", "-P", &own]).status().unwrap();
+        } else {
+            child.kill().unwrap();
+        }
+        child.wait().unwrap();
+        let _ = std::fs::remove_file(self.folder.join(".s.PGSQL.5432"));
+    }
+
+    pub fn url(&self, database: &str) -> String {
+        format!("postgres://postgres@/{database}?host={}", self.folder.display())
+    }
+}
+
+impl Drop for TestPgBouncer {
+    fn drop(&mut self) {
+        self.kill();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A small file system in memory for the server's files. Only root may mount it.
+pub struct SmallDisk {
+    pub folder: PathBuf,
+}
+
+impl SmallDisk {
+    pub fn mount(megabytes: u32) -> Self {
+        let disk = Self { folder: scratch() };
+        disk.run("mount", &["-t", "tmpfs", "-o", &format!("size={megabytes}m"), "tmpfs"]);
+        disk.run("chown", &["postgres"]);
+        disk
+    }
+
+    pub fn resize(&self, megabytes: u32) {
+        self.run("mount", &["-o", &format!("remount,size={megabytes}m")]);
+    }
+
+    fn run(&self, program: &str, words: &[&str]) {
+        let done = Command::new(program).args(words).arg(&self.folder).status().unwrap();
+        assert!(done.success(), "{program} {words:?}");
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.folder).status();
+        let _ = std::fs::remove_dir(&self.folder);
+    }
+}
+
 fn is_root() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     status.lines().any(|line| line.starts_with("Uid:\t0\t"))
