@@ -43,7 +43,7 @@ pub struct StoreOptions {
     /// Time for one answer.
     #[serde(rename = "answer_timeout_s", deserialize_with = "seconds")]
     pub answer_timeout: Duration,
-    /// Redis: bytes of pushes that a client keeps in memory while the server cannot be reached; `None`: it
+    /// Redis and PostgreSQL: bytes of pushes that a client keeps in memory while the server cannot be reached; `None`: it
     /// keeps none.
     #[serde(deserialize_with = "nullable")]
     pub reliable_push: Option<usize>,

@@ -11,7 +11,8 @@ use crate::redis_server::{free_port, tls};
 use chaton_core::engine::{Engine as _, Feed};
 use chaton_jobs::engine::{Engine, Job};
 use chaton_jobs::outcome::Outcome;
-use chaton_jobs::store::{open, NewJob, Store, StoreErrorKind, StoreOptions};
+use chaton_jobs::push_buffer::PushBuffer;
+use chaton_jobs::store::{open, JobLocation, NewJob, Store, StoreErrorKind, StoreOptions};
 use parking_lot::Mutex;
 
 /// Kills of the server in one run, and in that of a night.
@@ -197,6 +198,43 @@ fn a_failover_to_a_synchronous_standby_loses_no_job() {
     });
     println!("{} jobs ran", feed.ran());
     engine.stop();
+}
+
+#[test]
+fn reliable_push_keeps_jobs_while_the_server_is_away() {
+    let mut server = TestPostgres::start(&["-c", "fsync=off"]);
+    let database = server.database();
+    let mut options = options(&server, &database);
+    options.reliable_push = Some(1 << 20);
+    options.reliable_push_timeout = Duration::from_secs(60);
+    let factory = open(&options).unwrap();
+    let (mut store, buffer) = (factory.store(), PushBuffer::new(&factory, &options).unwrap());
+    let mut push = |number: u32| {
+        let payload = format!(r#"{{"class":"A","args":[],"jid":"{number}","queue":"q"}}"#);
+        let payload = payload.as_bytes();
+        let job = [NewJob { queue: "q", payload, at: None, lock: None, bid: None }];
+        let pushed = match buffer.push_behind(&job) {
+            Some(kept) => kept,
+            None => buffer.push(&mut *store, &job),
+        };
+        pushed.unwrap();
+    };
+    (0..10).for_each(&mut push);
+    server.stop();
+    (10..500).for_each(&mut push);
+    server.start_again();
+    (500..600).for_each(&mut push);
+    assert_eq!(buffer.finish(Duration::ZERO), None);
+    let mut reader = open(&options).unwrap().store();
+    let all = reader.list(&JobLocation::Queue("q".into()), 0, 1000).unwrap();
+    let jids: Vec<u32> = all
+        .iter()
+        .map(|entry| {
+            let text = String::from_utf8_lossy(&entry.payload).into_owned();
+            text.split("\"jid\":\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap()
+        })
+        .collect();
+    assert_eq!(jids, (0..600).collect::<Vec<u32>>());
 }
 
 /// What an asynchronous standby has not got is lost. The engine says so of the jobs that it has in hand, and keeps them.

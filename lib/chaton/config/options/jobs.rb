@@ -44,9 +44,9 @@ module Chaton
         Option.seconds(:jobs, :answer_timeout_s, :store, 0.1..300.0, 5.0,
                        "Time for one answer of Redis or PostgreSQL."),
         Option.in(:jobs, :reliable_push, :store, Types::BytesOr.new((64 << 10)..(1 << 30), none: true), nil,
-                  "Redis: while the server cannot be reached, enqueueing keeps jobs of up to so many bytes in the " \
-                  "memory of each process and sends them later in their order; they are lost if the process ends " \
-                  "before."),
+                  "Redis, PostgreSQL: while the server cannot be reached, enqueueing keeps jobs of up to so many " \
+                  "bytes in the memory of each process and sends them later in their order; they are lost if the " \
+                  "process ends before."),
         Option.seconds(:jobs, :reliable_push_timeout_s, :store, 0.0..300.0, 2.0,
                        "The longest that an exiting process waits until these jobs are sent."),
         Option.in(:jobs, :durable, :store, Types::Switch.new, true,
