@@ -112,16 +112,17 @@ pub(super) fn push(call: &mut Call<'_>, jobs: &[NewJob<'_>]) -> Result<Vec<PushR
 /// Moves waiting jobs into the in-flight set, under tickets in their order; `$1` queues, `$2` floors, `$3` owner, `$4`
 /// acknowledged tickets, `$5` count, `$6` first ticket. The lateral part is asked queue by queue, and no further than
 /// the count: it locks no row that is not claimed. Rows that others are claiming are skipped. Tickets are looked up from
-/// the lowest on, so that the dead entries of those before it are not stepped over.
+/// the lowest on, so that the dead entries of those before it are not stepped over. A job's ticket is its place among the sorted
+/// ones, by queue and number: a join would read the whole table where the planner takes it for empty (measured: 50 ms).
 const CLAIM: &str = concat!(
     "WITH gone AS (DELETE FROM chaton.jobs WHERE place=1 AND owner=$3 AND ticket=ANY($4)
         AND ticket>=(SELECT min(t) FROM unnest($4) t) RETURNING 1),
-    picked AS MATERIALIZED (SELECT j.id, q.number ",
+    picked AS MATERIALIZED (SELECT j.id, (q.number<<50)+j.id AS rank ",
     waiting!("$5 FOR UPDATE SKIP LOCKED"),
     " LIMIT $5),
-    numbered AS (SELECT id, row_number() OVER (ORDER BY number, id) AS n FROM picked),
-    taken AS (UPDATE chaton.jobs j SET place=1, owner=$3, ticket=$6 + n - 1 FROM numbered WHERE j.id=numbered.id
-        RETURNING j.ticket, j.queue, j.payload, j.id),
+    taken AS (UPDATE chaton.jobs SET place=1, owner=$3, ticket=$6 - 1 + width_bucket(
+            (array_position($1, queue)::bigint<<50)+id, ARRAY(SELECT rank FROM picked ORDER BY rank))
+        WHERE id=ANY(ARRAY(SELECT id FROM picked)) RETURNING ticket, queue, payload, id),
     known AS (INSERT INTO chaton.owners(identity) SELECT $3 WHERE EXISTS(SELECT 1 FROM picked)
         AND NOT EXISTS(SELECT 1 FROM chaton.owners WHERE identity=$3) ON CONFLICT DO NOTHING)
     SELECT one.gone, t.ticket, t.queue, t.payload, t.id FROM (SELECT count(*) AS gone FROM gone) one
@@ -338,8 +339,8 @@ pub(super) fn take_due(
     if let Some((owner, first)) = claim.filter(|_| !claimed.is_empty()) {
         call.rows(
             "WITH known AS (INSERT INTO chaton.owners(identity) VALUES($1) ON CONFLICT DO NOTHING)
-             UPDATE chaton.jobs j SET place=1, owner=$1, ticket=$3 + u.n - 1, queue='', at=NULL
-             FROM unnest($2) WITH ORDINALITY AS u(id, n) WHERE j.id=u.id",
+             UPDATE chaton.jobs SET place=1, owner=$1, ticket=$3 - 1 + array_position($2, id), queue='', at=NULL
+             WHERE id=ANY($2)",
             args![owner, claimed, first as i64],
         )?;
     }
