@@ -2,6 +2,7 @@
 
 require_relative "../peers/chaton_jobs"
 require_relative "../peers/chaton_jobs_scraped"
+require_relative "../peers/chaton_postgres"
 require_relative "../peers/redis_benchmark"
 require_relative "../peers/sidekiq"
 require_relative "../support/bar"
@@ -20,7 +21,10 @@ module Bench
       module_function
 
       # @return [Array<Case>]
-      def all = [*few, hundred_thousand, threads, sqlite, *enqueue, delay, sleeping, latency, created, memory, scraped]
+      def all
+        [*few, hundred_thousand, threads, sqlite, *enqueue, delay, sleeping, latency, *postgres, created, memory,
+         scraped]
+      end
 
       # Small drains end within milliseconds, so they have more rounds.
       def few
@@ -52,6 +56,20 @@ module Bench
             title: "#{Bench.grouped(MANY)} no-op jobs, 100 threads, SQLite (FULL, one file); Sidekiq on Redis",
             rounds: 3, servers: [chaton(100, sqlite: true), *sidekiqs(10)],
             bars: [Bar.at_least(:rate, 3)])
+      end
+
+      # Beside Sidekiq on Redis, which waits for no disk.
+      def postgres
+        sidekiq = Sidekiq.new(threads: 10)
+        [row(name: "postgres", jobs: MANY, title: "#{Bench.grouped(MANY)} no-op jobs, 100 threads, PostgreSQL",
+             rounds: 3, servers: [ChatonPostgres.new(threads: "100:100"), sidekiq],
+             bars: [Bar.at_least(:rate, 20_000, against: nil)]),
+         row(name: "enqueue-bulk-postgres", title: "enqueue: perform_bulk of 1,000, PostgreSQL", kind: :enqueue,
+             job: :bulk, jobs: MANY, rounds: 3, servers: [ChatonPostgres.new, sidekiq],
+             bars: [Bar.at_least(:rate, 50_000, against: nil)]),
+         row(name: "latency-postgres", title: "from enqueueing to start, idle server, PostgreSQL", kind: :latency,
+             jobs: 300, rounds: 3, shows: :start_p99_ms, servers: [ChatonPostgres.new, sidekiq],
+             bars: [Bar.at_most(:start_p99_ms, 5, against: nil)])]
       end
 
       # A C client sends the command that Chaton's client sends for one job.

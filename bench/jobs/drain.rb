@@ -32,7 +32,7 @@ module Bench
           boot
           before = stage.reading
           created_threads = @case.watch ? CreatedThreads.new(@server.pid) : nil
-          started_ns = @server.sqlite? ? stage.ask("resume")[:at_ns] : stage.release
+          started_ns = @server.on_disk? ? stage.ask("resume")[:at_ns] : stage.release
           ended = @server.observed { stage.wait_for_goal }
           stage.wait_for_acks
           after = stage.reading
@@ -48,12 +48,12 @@ module Bench
 
       # Warms the server up, and leaves the measured jobs parked or in a paused queue.
       def boot
-        fill_and_park unless @server.sqlite?
+        fill_and_park unless @server.on_disk?
         fill(@warm_up)
         @stage.serve([@warm_up - AFTER_REPORT, @warm_up + @case.jobs], @case.watch ? { "BENCH_WATCH" => "1" } : {})
         @warm = @stage.wait_for_goal(Stage::BOOT_LIMIT_S)
         @stage.wait_for_acks
-        return unless @server.sqlite?
+        return unless @server.on_disk?
         @stage.ask("pause")
         fill(@case.jobs)
         @stage.wait_for_acks

@@ -40,7 +40,7 @@ module Bench
 
       private
 
-      def disk = @server.sqlite? ? Disk.sync_ms(Stage::FOLDER) : []
+      def disk = @server.on_disk? ? Disk.sync_ms(Stage::FOLDER) : []
 
       def figures(late_ms)
         { server: @server.label, jobs: late_ms.size, start_p50_ms: Bench.percentile(late_ms, 0.5),

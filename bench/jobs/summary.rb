@@ -14,8 +14,8 @@ module Bench
       NOTES = <<~TEXT
         Each figure is the median of slices in turn, each with a server process of its own; a ratio is the median of the
         ratios of each round. Where a cell has two figures, the first is Chaton's. A drain begins just before the queue of
-        a warm server is filled at once (Redis: one RENAME; SQLite: the queue is no longer paused) and ends with the last
-        job, by the clock of the process that ran it. CPU is the time of the server's processes from before the start until
+        a warm server is filled at once (Redis: one RENAME; SQLite, PostgreSQL: the queue is no longer paused) and ends
+        with the last job, by the clock of the process that ran it. CPU is the time of the server's processes from before the start until
         all jobs are acknowledged (`threads_cpu_us` in the raw results has it by thread); Redis is counted apart. When
         enqueueing is measured, CPU is the client's. A slice counts only when the store reports that all its jobs were done,
         none failed and none is left. Sidekiq runs pinned to one core and unpinned, and the better result counts.

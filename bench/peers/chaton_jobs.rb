@@ -15,7 +15,7 @@ module Bench
 
     def label = ["chaton", @sqlite ? "sqlite" : nil, @threads&.then { |range| "-t #{range}" }].compact.join(" ")
     def chaton? = true
-    def sqlite? = @sqlite
+    def on_disk? = @sqlite
 
     # @return [String] the whole configuration
     def configuration(folder, url)
@@ -23,7 +23,7 @@ module Bench
         require "chaton/sidekiq"
         #{"threads #{@threads.dump}" if @threads}
         jobs do
-          store #{(@sqlite ? "sqlite://#{folder}/jobs.db" : url).dump}
+          store #{store(folder, url).dump}
           queues "default"
           load #{JOBS.dump}
         end
@@ -31,6 +31,8 @@ module Bench
     end
 
     private
+
+    def store(folder, url) = @sqlite ? "sqlite://#{folder}/jobs.db" : url
 
     def command(folder, _url)
       ["ruby", *library_path, "#{ROOT}/exe/chaton", "--jobs", "-w", "0", "-C", "#{folder}/chaton.rb",

@@ -26,8 +26,8 @@ module Bench
     end
 
     def chaton? = false
-    # @return [Boolean] whether its store is SQLite
-    def sqlite? = false
+    # @return [Boolean] whether its commits wait for a disk, and its queues can be paused
+    def on_disk? = false
     def tree = ProcTree.new(pid)
 
     # What is measured runs in the block.
