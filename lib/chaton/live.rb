@@ -39,6 +39,9 @@ module Chaton
         log.warn("event streams cannot be continued now: #{e.message}")
       end
 
+      # @return [Client, nil] that of this process, if event streams were used
+      def client_in_use = @client
+
       # Ends the hub's thread, at the end of a worker.
       def finish
         @client&.stop

@@ -7,6 +7,23 @@ require "active_support/lazy_load_hooks"
 
 ActiveSupport.on_load(:active_job) { require "active_job/queue_adapters/chaton_adapter" }
 
+ActiveSupport.on_load(:action_controller) do
+  require_relative "rails/event_streams"
+  include Chaton::RailsEventStreams::Controller
+end
+ActiveSupport.on_load(:action_controller_base) do
+  require_relative "rails/event_streams"
+  prepend Chaton::RailsEventStreams::Moment
+end
+ActiveSupport.on_load(:action_view) do
+  require_relative "rails/event_streams"
+  include Chaton::RailsEventStreams::View
+end
+ActiveSupport.on_load(:active_record) do
+  require_relative "rails/event_streams"
+  extend Chaton::RailsEventStreams::Model
+end
+
 ActiveSupport.on_load(:active_record_sqlite3adapter) do
   if ActiveRecord::VERSION::MAJOR < 8
     require_relative "rails/sqlite_busy_handler"

@@ -150,8 +150,28 @@ impl Hub {
         Ok(self.log.append_end(name).map(drop))
     }
 
-    /// Subscribes a client that the application has let in: from now on, or behind the position of the last id that it
-    /// got of these names. After `max_age` it has to ask the application again.
+    /// The id of a page that was made from what was there at a position, or from anything that the log still keeps. With
+    /// it a client that the application lets in gets what came after it. It permits nothing by itself.
+    ///
+    /// # Errors
+    /// When the log cannot be read, or the operating system gives no thread.
+    pub fn page_id(self: &Arc<Self>, names: &[&str], at: Option<Position>) -> Result<Vec<u8>> {
+        self.open()?;
+        let extent = self.log.extent()?;
+        let at = at.filter(|at| at.epoch == extent.epoch).unwrap_or_else(|| extent.begin());
+        let names: Vec<Arc<str>> = names.iter().map(|name| Arc::from(*name)).collect();
+        // It has expired from the beginning.
+        let ticket = Ticket::new(&names, RequestDigest::new([]), Some(Duration::ZERO));
+        let mut id = Vec::new();
+        if let Some(signer) = self.signer() {
+            signer.append_id(&ticket, at.offset, &mut id);
+        }
+        Ok(id)
+    }
+
+    /// Subscribes a client that the application has let in: behind the position of the last id that it got of these
+    /// names; without an id from now on, or with all that the log keeps (`history`). After `max_age` it has to ask the
+    /// application again.
     ///
     /// # Errors
     /// When the log cannot be read, or the operating system gives no thread.
@@ -159,16 +179,19 @@ impl Hub {
         self: &Arc<Self>,
         names: &[&str],
         last_id: Option<&[u8]>,
+        history: bool,
         request: RequestDigest,
         max_age: Option<Duration>,
     ) -> Result<Subscription> {
         self.open()?;
-        let end = self.log.end()?;
+        let extent = self.log.extent()?;
+        let end = extent.end();
+        let begin = if history { extent.begin() } else { end };
         let names: Vec<Arc<str>> = names.iter().map(|name| Arc::from(*name)).collect();
         let known = last_id.and_then(|id| self.signer()?.position(id, &names));
         let ticket = Ticket::new(&names, request, max_age);
         let gap = last_id.is_some() && known.is_none();
-        Ok(self.add(&names, (known.unwrap_or(end), end.offset), gap, ticket))
+        Ok(self.add(&names, (known.unwrap_or(begin), end.offset), gap, ticket))
     }
 
     /// Subscribes a client that comes back with the id of the last event that it got, if that still permits it.

@@ -74,6 +74,19 @@ pub(crate) struct Extent {
     pub read: u64,
 }
 
+impl Extent {
+    /// Behind the newest message.
+    pub fn end(&self) -> Position {
+        Position { epoch: self.epoch, offset: self.last }
+    }
+
+    /// Before the oldest message.
+    pub fn begin(&self) -> Position {
+        let offset = if self.first == 0 { self.last } else { self.first - 1 };
+        Position { epoch: self.epoch, offset }
+    }
+}
+
 /// The log of this process.
 pub struct Log {
     database: Arc<Database>,
@@ -175,8 +188,12 @@ impl Log {
     /// # Errors
     /// When the file cannot be read.
     pub fn end(&self) -> Result<Position> {
-        let extent = self.database.read(extent)?;
-        Ok(Position { epoch: extent.epoch, offset: extent.last })
+        Ok(self.extent()?.end())
+    }
+
+    /// What the log keeps.
+    pub(crate) fn extent(&self) -> Result<Extent> {
+        self.database.read(extent)
     }
 
     /// What positions are signed with, and the ends of subscriptions that the log knows.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use chaton_live::{Hub, Message, RequestDigest, Settings, Step, Subscription};
+use chaton_live::{Hub, Message, Position, RequestDigest, Settings, Step, Subscription};
 use chaton_web::{Exchange, FeedStep, Feeder, Resumed, Resumer};
 use parking_lot::Mutex;
 
@@ -117,7 +117,25 @@ impl RbLive {
         Ok(run(|| hub.append(&message))?.is_some())
     }
 
-    /// Answers a request with the events of these names, from now on or behind its `Last-Event-ID`. After `max_age_s` the
+    /// The position behind the newest message.
+    fn end(&self) -> Result<(u64, u64), Error> {
+        let hub = self.0.get()?;
+        let end = run(|| hub.end())?;
+        Ok((end.epoch, end.offset))
+    }
+
+    /// The id of a page that was made at this position, or while the log had nothing; see [`Hub::page_id`].
+    fn page_id(&self, names: RArray, at: Option<(u64, u64)>) -> Result<String, Error> {
+        let hub = self.0.get()?;
+        let names: Vec<String> = names.to_vec()?;
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let at = at.map(|(epoch, offset)| Position { epoch, offset });
+        let id = run(|| hub.page_id(&names, at))?;
+        Ok(String::from_utf8_lossy(&id).into_owned())
+    }
+
+    /// Answers a request with the events of these names, behind its `Last-Event-ID` or that of its page; without either
+    /// from now on, or with all that is kept. The last argument is `[page_id, history, max_age_s]`: after `max_age_s` the
     /// client has to ask again. False, and nothing is done, when the head is not of the common shape.
     fn stream(
         &self,
@@ -125,7 +143,7 @@ impl RbLive {
         status: Value,
         headers: Value,
         names: RArray,
-        max_age_s: Option<f64>,
+        (page_id, history, max_age_s): (Option<String>, bool, Option<f64>),
     ) -> Result<bool, Error> {
         let hub = self.0.get()?;
         let names: Vec<String> = names.to_vec()?;
@@ -133,8 +151,9 @@ impl RbLive {
         let max_age = max_age_s.and_then(|age| Duration::try_from_secs_f64(age).ok());
         let exchange = request.open()?;
         let id = exchange.head().header("last-event-id");
+        let id = id.or(page_id.as_deref().map(str::as_bytes));
         let digest = request_digest(&exchange);
-        let subscription = run(|| hub.subscribe(&names, id, digest, max_age))?;
+        let subscription = run(|| hub.subscribe(&names, id, history, digest, max_age))?;
         request.begin_fed(status, headers, Box::new(SubscriptionFeeder(subscription)))
     }
 
@@ -193,6 +212,8 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     let class = native.define_class("Live", ruby.class_object())?;
     class.define_singleton_method("new", function!(RbLive::new, 1))?;
     class.define_method("append", method!(RbLive::append, 4))?;
+    class.define_method("end", method!(RbLive::end, 0))?;
+    class.define_method("page_id", method!(RbLive::page_id, 2))?;
     class.define_method("stream", method!(RbLive::stream, 5))?;
     class.define_method("disconnect", method!(RbLive::disconnect, 1))?;
     class.define_method("attach", method!(RbLive::attach, 1))?;

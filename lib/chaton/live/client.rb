@@ -28,10 +28,28 @@ module Chaton
 
       # @param request [Native::Request] is answered with the events of these names
       # @param names [Array<String>]
-      # @param max_age_s [Float, nil]
+      # @param options [Array(String, Boolean, Float)] see {EventStream::Body}
       # @return [Boolean] false when the headers cannot be sent
-      def stream(request, status, headers, names, max_age_s)
-        native.stream(request, status, headers, names, max_age_s)
+      def stream(request, status, headers, names, options)
+        native.stream(request, status, headers, names, options)
+      rescue ForkedError
+        renew
+        retry
+      end
+
+      # @return [Array(Integer, Integer)] the position behind the newest message
+      def end
+        native.end
+      rescue ForkedError
+        renew
+        retry
+      end
+
+      # @param names [Array<String>]
+      # @param at [Array(Integer, Integer), nil]
+      # @return [String] the signed position of a page
+      def page_id(names, at)
+        native.page_id(names, at)
       rescue ForkedError
         renew
         retry

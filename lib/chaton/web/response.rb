@@ -35,6 +35,8 @@ module Chaton
         check
         upgrade
         raw = @headers.delete("rack.hijack") || (@body if @status == 101 && streaming?)
+        # Rails wraps its bodies, so that the marker comes as a header.
+        return send_events(raw) || send_stream if raw.respond_to?(:event_stream_names)
         # A connection of HTTP/2 carries other requests, too: the callable gets a stream instead of it.
         return @request.http2? ? send_stream(raw) : hijack(raw) if raw
 
@@ -91,11 +93,12 @@ module Chaton
       end
 
       # The hub holds the connection from now on.
-      def send_events
-        return unless @body.respond_to?(:event_stream_names)
+      def send_events(body = @body)
+        return unless body.respond_to?(:event_stream_names)
         return if bodyless?
 
-        Live.client.stream(@request, @status, @headers, @body.event_stream_names, @body.max_age_s) or
+        @headers.delete_if { |name, _| name.casecmp?("content-length") }
+        Live.client.stream(@request, @status, @headers, body.event_stream_names, body.event_stream_options) or
           raise ResponseError, "the headers cannot be sent: #{@headers.inspect[0, 200]}"
       end
 

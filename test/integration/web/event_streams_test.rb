@@ -150,7 +150,7 @@ class EventStreamsTest < Minitest::Test
     3.times do |killed|
       server.eventually("a worker to kill") { server.workers.size == 2 }
       server.signal("KILL", server.workers.first)
-      server.eventually("it is missed") { server.log.scan("worker died").size == killed + 1 }
+      server.eventually("it is missed") { server.log.scan(/worker (?:died|did not become ready)/).size == killed + 1 }
     end
     server.signal("USR1")
     server.wait_line(/phased restart done/)
