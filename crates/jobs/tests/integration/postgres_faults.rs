@@ -253,7 +253,7 @@ fn jobs_in_hand_outlive_a_failover_to_a_standby_that_lags() {
     let mut store = open(&options).unwrap().store();
     push_one(&mut *store, "claimed before", None).unwrap();
     wait_for("the first job", || feed.begun.lock().len() == 1);
-    let place = "SELECT pg_current_wal_lsn()";
+    let place = "SELECT pg_current_wal_insert_lsn()"; // claims are written to the log later
     let reached = server.psql("postgres", place).unwrap();
     let has_it = format!("SELECT pg_last_wal_replay_lsn()>='{reached}'");
     wait_for("the standby", || standby.psql("postgres", &has_it).as_deref() == Some("t"));

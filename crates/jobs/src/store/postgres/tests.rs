@@ -79,7 +79,7 @@ fn a_job_whose_push_commits_long_after_the_others_is_claimed() {
         let request = ClaimRequest { queues: &queues, count: 1, first_ticket };
         jobs.claim("me", &request).unwrap().jobs
     };
-    jobs.push(&[job.clone()]).unwrap();
+    jobs.push(&[job]).unwrap();
     claim(&mut jobs);
     let server = TestPostgres::shared();
     let sql = "BEGIN; INSERT INTO chaton.jobs(place, queue, payload) VALUES(0, 'q', 'late');
@@ -99,7 +99,7 @@ fn a_job_whose_push_commits_long_after_the_others_is_claimed() {
     wait_for("NOT granted");
     let floor = |jobs: &mut Box<dyn Store>, claim: &mut dyn FnMut(&mut Box<dyn Store>) -> _| {
         for _ in 0..3 {
-            jobs.push(&[job.clone()]).unwrap();
+            jobs.push(&[job]).unwrap();
             let claimed: Vec<ClaimedJob> = claim(jobs);
             assert_eq!(claimed.len(), 1);
             std::thread::sleep(Duration::from_millis(300));
