@@ -36,6 +36,7 @@ ruby-sqlite3|Rails example and benchmark: database|demo
 ruby-capybara|system tests on Chaton|test
 ruby-nokogiri|a native gem whose objects are moved by compaction|test
 ruby-pg|another such gem|test
+ruby-sequel|another such gem|test
 libmimalloc2.0|the other allocator that can be chosen|test
 ruby-actioncable|Rails example: WebSockets|demo
 chromium|runs the script of the dashboard's page|test

@@ -54,8 +54,8 @@ module ActiveJob
         @declared = {}
       end
 
-      # Rails 7.2 calls this, and then waits for the end of transactions itself.
-      def enqueue_after_transaction_commit? = true
+      # Rails 7.2 calls this, and then waits for the end of transactions itself, but for one that stores the job.
+      def enqueue_after_transaction_commit? = !Chaton::Jobs.client.own_transaction?
 
       # Rails 8.1 asks between two steps of an ActiveJob::Continuable, later versions with the job.
       #
@@ -148,7 +148,7 @@ module ActiveJob
 
       def declaration(job)
         changes = { "queue" => job.queue_name.to_s, "wrapped" => job.class.name }
-        changes["enqueue_after_commit"] = false if job.class.respond_to?(:enqueue_after_transaction_commit)
+        changes["enqueue_after_commit"] = :own if job.class.respond_to?(:enqueue_after_transaction_commit)
         changes = job.class.get_sidekiq_options.merge(changes) if job.class.respond_to?(:get_sidekiq_options)
         changes = job.class.chaton_options.merge(changes)
         limits = limits(job, changes["limit"])

@@ -8,6 +8,7 @@ require_relative "clock"
 require_relative "declaration"
 require_relative "extra"
 require_relative "job_hash"
+require_relative "own_transaction"
 require_relative "process_end"
 require_relative "push"
 require_relative "../rails/after_commit"
@@ -48,19 +49,25 @@ module Chaton
         @native = native
         @format = format
         @setup = setup
+        @own = OwnTransaction.new(native)
       end
+
+      # @return [Boolean] whether a transaction is open in which jobs are stored
+      # @private
+      def own_transaction? = !@own.connection.nil?
 
       # Enqueues one job of a class.
       #
       # @param at [Float, nil] when it is due; nil: now
       # @param retry_of [String, nil] jid of the running job that it continues and whose lock it takes over
+      # @param connection [Object, nil] see {OwnTransaction#check}
       # @return [String, nil] its jid; nil when middleware stopped it or its lock is held
       # @private
-      def one(declared, args, at = nil, retry_of: nil)
+      def one(declared, args, at = nil, retry_of: nil, connection: nil)
         args = accept(declared, args)
-        return @native.push_args(declared.queue, declared.head, [args], at).first if plain?(declared)
+        return @native.push_args(declared.queue, declared.head, [args], at).first if !connection && plain?(declared)
 
-        submit([declared.item(args)], [at], declared, retry_of).first
+        submit([declared.item(args)], [at], declared, retry_of, connection).first
       end
 
       # Enqueues many jobs of a class.
@@ -69,9 +76,9 @@ module Chaton
       # @param spread_interval [Numeric, nil] see {JobHash.times}
       # @return [Array<String, nil>] as {#one} for each
       # @private
-      def many(declared, lists, at: nil, batch_size: BATCH_SIZE, spread_interval: nil)
+      def many(declared, lists, at: nil, batch_size: BATCH_SIZE, spread_interval: nil, connection: nil)
         times = JobHash.times(at, spread_interval, lists)
-        each_slice(declared, lists, times, batch_size) { |slice, due| slice_of(declared, slice, due) }
+        each_slice(declared, lists, times, batch_size) { |slice, due| slice_of(declared, slice, due, connection) }
       end
 
       # Enqueues a Hash with class, args and any options, as Sidekiq::Client does.
@@ -172,7 +179,7 @@ module Chaton
 
       def plain?(declared)
         declared.plain? && !middleware? && !Thread.current[BATCH] && !Transaction.current &&
-          !(declared.after_commit? && AfterCommit.waiting?)
+          !(declared.with_transaction? && AfterCommit.waiting?)
       end
 
       # @yieldparam due [Array<Float>, Float, nil] the slice's times
@@ -187,30 +194,40 @@ module Chaton
         jids.is_a?(Enumerator::Lazy) ? jids.force : jids
       end
 
-      def slice_of(declared, slice, due)
-        return submit(slice.map { |args| declared.item(args) }, Array(due), declared) unless plain?(declared)
+      def slice_of(declared, slice, due, connection)
+        if connection || !plain?(declared)
+          return submit(slice.map { |args| declared.item(args) }, Array(due), declared, nil, connection)
+        end
 
         @native.push_args(declared.queue, declared.head, slice, due)
       end
 
       # @return [Array<String, nil>] a jid for each item
-      def submit(items, times, declared, retry_of = nil)
+      def submit(items, times, declared, retry_of = nil, connection = nil)
         now = Clock.now_s
         pushes = items.each_with_index.map do |item, index|
           at = times.size > 1 ? times[index] : times.first
           prepare(declared.klass, item, at, now)
         end
         wanted = pushes.compact
-        locked = wanted.empty? ? [] : store(wanted, declared.after_commit?, retry_of)
+        locked = wanted.empty? ? [] : store(wanted, declared, retry_of, connection)
         pushes.map { |push| push.jid if push && !locked.include?(push) }
       end
 
       # @return [Array<Push>] those that were not stored because their locks are held
-      def store(pushes, after_commit, retry_of)
+      def store(pushes, declared, retry_of, connection)
+        return own_push(@own.check(connection), pushes) if connection
+
         batch = Thread.current[BATCH]
         transaction = Transaction.current
         return transaction.push(pushes, batch) if transaction
-        return AfterCommit.run { store_now(pushes, batch, retry_of) } || [] if after_commit && AfterCommit.waiting?
+
+        # A batch is stored when its block ends, and a retry takes the lock over from the running job.
+        own = @own.connection if declared.with_transaction? && !batch && !retry_of && AfterCommit.waiting?
+        return own_push(own, pushes) if own
+
+        after_commit = declared.after_commit? && AfterCommit.waiting?
+        return AfterCommit.run { store_now(pushes, batch, retry_of) } || [] if after_commit
 
         store_now(pushes, batch, retry_of)
       end
@@ -231,9 +248,13 @@ module Chaton
       def refused(pushes)
         return pushes if pushes.empty?
 
-        answers = @native.push_many(pushes.map { |push| push.to_a(@format) })
-        pushes.zip(answers).filter_map { |push, holder| push if holder }
+        locked(pushes, @native.push_many(pushes.map { |push| push.to_a(@format) }))
       end
+
+      # @return [Array<Push>] as of {#store}
+      def own_push(connection, pushes) = locked(pushes, @own.push(connection, pushes.map { |push| push.to_a(@format) }))
+
+      def locked(pushes, holders) = pushes.zip(holders).filter_map { |push, holder| push if holder }
 
       # @return [Push, nil] nil: middleware stopped it
       def prepare(klass, item, at, now)

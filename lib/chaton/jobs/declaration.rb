@@ -28,7 +28,7 @@ module Chaton
         @options = options.frozen? ? options : options.dup.freeze
         @public_options = @options.except(*Options::CLIENT).freeze
         @plain = (options.keys & Options::EXTRA).empty? && !@queue.empty?
-        @after_commit = options["enqueue_after_commit"] ? true : false
+        @after_commit = options["enqueue_after_commit"]
         document = options.except(*Options::EXTRA, *Options::CLIENT)
         @head = JSON.generate(document.merge("queue" => @queue, "class" => @class_name)).chop.freeze
         @variants = {}
@@ -38,7 +38,11 @@ module Chaton
       def plain? = @plain
 
       # @return [Boolean] whether a push waits for open transactions
-      def after_commit? = @after_commit
+      def after_commit? = @after_commit == true
+
+      # @return [Boolean] whether an open transaction of the store's database stores it; `:own` means that others do not
+      #   matter
+      def with_transaction? = @after_commit ? true : false
 
       # @return [Declaration] with these options changed
       def with(changes)

@@ -17,12 +17,14 @@ module Chaton
 
       # Sets further options.
       #
-      # @param options [Hash] as of the class, and `wait:` (seconds), `wait_until:` (a time), `sync: true`
+      # @param options [Hash] as of the class, and `wait:` (seconds), `wait_until:` (a time), `sync: true`, and
+      #   `connection:`, a connection of the gem pg or of Sequel whose open transaction stores the job (PostgreSQL)
       def set(options)
         options = options.transform_keys(&:to_s)
         interval = options["wait_until"] || options["wait"]
         @at = Clock.due(interval) if interval
-        @changes = @changes.merge(@klass.check_options(options.except(*WAIT, "sync")))
+        @changes = @changes.merge(@klass.check_options(options.except(*WAIT, "sync", "connection")))
+        @connection = options["connection"] if options.key?("connection")
         @sync = options["sync"] if options.key?("sync")
         self
       end
@@ -31,7 +33,7 @@ module Chaton
       def perform_async(*args)
         return perform_inline(*args) if @sync
 
-        Jobs.client.one(declared, args, @at)
+        Jobs.client.one(declared, args, @at, connection: @connection)
       end
 
       # @param interval [Numeric] seconds from now, or a time
@@ -44,7 +46,7 @@ module Chaton
 
       # @return [Array<String>] as of the class
       def perform_bulk(lists, at: @at, batch_size: Client::BATCH_SIZE, **more)
-        Jobs.client.many(declared, lists, at: at, batch_size: batch_size, **more).compact
+        Jobs.client.many(declared, lists, at: at, batch_size: batch_size, connection: @connection, **more).compact
       end
 
       # @return [true, nil] as of the class

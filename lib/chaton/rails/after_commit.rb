@@ -34,6 +34,13 @@ module Chaton
         transactions.any?
       end
 
+      # @return [Array] the connections of this thread with such a transaction
+      def open_connections
+        return [] unless defined?(::ActiveRecord::Base)
+
+        connections.select { |connection| counts?(connection.current_transaction) }
+      end
+
       # Runs the block when all open transactions are committed: at once without one, never when one is rolled
       # back.
       #
@@ -59,15 +66,10 @@ module Chaton
         transaction.after_commit(&step)
       end
 
-      # The transaction around a test is not joinable and never commits, so it does not count.
-      def transactions
-        return [] unless defined?(::ActiveRecord::Base)
+      def transactions = open_connections.map(&:current_transaction)
 
-        connections.filter_map do |connection|
-          transaction = connection.current_transaction
-          transaction if transaction.open? && transaction.joinable?
-        end
-      end
+      # The transaction around a test is not joinable and never commits, so it does not count.
+      def counts?(transaction) = transaction.open? && transaction.joinable?
 
       # `active_connection?` does not check out a connection.
       def connections

@@ -13,6 +13,7 @@ mod inspect;
 mod jobs;
 mod limits;
 mod lines;
+mod own;
 mod owners;
 mod schema;
 mod store;

@@ -242,6 +242,11 @@ pub trait Store: Send {
         None
     }
 
+    /// How an application stores jobs in transactions of its own; `None` where it cannot.
+    fn own_transactions(&mut self) -> Option<&mut dyn OwnTransactions> {
+        None
+    }
+
     /// What a person should know about the server: missing rights, settings that hurt. Asked by `chaton check`.
     fn advice(&mut self) -> Result<Vec<String>> {
         Ok(vec![])
@@ -306,4 +311,22 @@ impl std::fmt::Debug for dyn StoreFactory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "StoreFactory({})", self.address())
     }
+}
+
+/// What an application runs in a transaction of its own, on its own connection to the store's database, so that jobs
+/// are stored by its COMMIT.
+pub trait OwnTransactions {
+    /// A query that has no parameters, and its answer on the store's own connection. A connection with another answer,
+    /// or none, is to another database or may not store jobs.
+    fn database(&mut self) -> Result<(&'static str, Option<String>)>;
+
+    /// The statement that stores these jobs, without their locks and batches. Queues that are new are stored already:
+    /// a row that others store, too, would make them wait for the application's transaction.
+    fn push(&mut self, jobs: &[NewJob<'_>]) -> Result<String>;
+
+    /// The query that takes a lock. Its answer is NULL, or the job that holds it, which is empty if it is not known.
+    fn lock(&self, lock: &NewLock<'_>) -> String;
+
+    /// Wakes those that wait for jobs of these queues; after the COMMIT.
+    fn announce(&mut self, queues: &[&str]) -> Result<()>;
 }

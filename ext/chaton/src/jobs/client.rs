@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use chaton_core::clock::wall_s;
 use chaton_jobs::cron::{CronMemory, Schedule};
 use chaton_jobs::store::{
-    self, postgres, JobEntry, NewBatch, NewJob, NewLock, Store, StoreOptions,
+    self, postgres, JobEntry, NewBatch, NewJob, NewLock, OwnTransactions, Store, StoreError,
+    StoreOptions,
 };
 use magnus::block::Proc;
 use magnus::scan_args::scan_args;
@@ -233,6 +234,41 @@ impl RbJobsClient {
         let connections = rb_self.connections()?;
         let pushed = traced(given, |jobs| connections.push(jobs))?;
         Ok(ruby.ary_from_iter(pushed.into_iter().map(to_ruby::pushed)))
+    }
+
+    /// `own_database`: a query and its answer on the store's connection, see [`store::OwnTransactions::database`]; nil
+    /// where the application has no connection to the store.
+    fn own_database(rb_self: &Self) -> Result<Option<(&'static str, Option<String>)>, Error> {
+        rb_self.call(|store| store.own_transactions().map(|own| own.database()).transpose())
+    }
+
+    /// `own_push(list)`: the statement that stores these jobs.
+    fn own_push(rb_self: &Self, list: RArray) -> Result<String, Error> {
+        let given = list.into_iter().map(PushedJob::from_array).collect::<Result<Vec<_>, _>>()?;
+        traced(given, |jobs| rb_self.own(|own| own.push(jobs)))
+    }
+
+    /// `own_lock(key, jid, ttl_s)`: the query that takes the lock.
+    fn own_lock(&self, key: String, jid: String, ttl_s: f64) -> Result<String, Error> {
+        let ttl = seconds("ttl_s of the lock", ttl_s)?;
+        self.own(|own| Ok(own.lock(&NewLock { key: &key, jid: &jid, ttl })))
+    }
+
+    fn announce(&self, queues: Vec<String>) -> Result<(), Error> {
+        let queues: Vec<&str> = queues.iter().map(String::as_str).collect();
+        self.own(|own| own.announce(&queues))
+    }
+
+    fn own<R>(
+        &self,
+        work: impl FnOnce(&mut dyn OwnTransactions) -> store::Result<R>,
+    ) -> Result<R, Error> {
+        self.call(|store| match store.own_transactions() {
+            Some(own) => work(own),
+            None => Err(StoreError::refused(
+                "only a store in PostgreSQL has the application's transactions",
+            )),
+        })
     }
 
     fn push_once(
@@ -513,6 +549,10 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     class.define_method("push", method!(RbJobsClient::push, 5))?;
     class.define_method("push_many", method!(RbJobsClient::push_many, 1))?;
     class.define_method("crons", method!(RbJobsClient::crons, 2))?;
+    class.define_method("own_database", method!(RbJobsClient::own_database, 0))?;
+    class.define_method("own_push", method!(RbJobsClient::own_push, 1))?;
+    class.define_method("own_lock", method!(RbJobsClient::own_lock, 3))?;
+    class.define_method("announce", method!(RbJobsClient::announce, 1))?;
     class.define_method("push_once", method!(RbJobsClient::push_once, 4))?;
     class.define_method("vacuum", method!(RbJobsClient::vacuum, 1))?;
     class.define_method("migrate", method!(RbJobsClient::migrate, 0))?;

@@ -49,6 +49,9 @@ class FakeClient
     jobs.map { |job| push(*job) }
   end
 
+  # No connection of the application is to it.
+  def own_database = nil
+
   def unlock(key, jid) = @locks.delete_if { |name, holder| name == key && holder == jid }
 
   def items = rows.map(&:item)

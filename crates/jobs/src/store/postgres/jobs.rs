@@ -37,13 +37,20 @@ pub(super) fn place(location: &JobLocation) -> i16 {
     }
 }
 
+/// Adds jobs, column by column, and the queues that are new.
+pub(super) const INSERT: &str =
+    "WITH known AS (INSERT INTO chaton.queues(name) SELECT unnest($5::text[]) ON CONFLICT DO NOTHING)
+     INSERT INTO chaton.jobs(place, queue, at, payload)
+     SELECT place, queue, at, payload FROM unnest($1::smallint[], $2::text[], $3::float8[], $4::bytea[])
+     WITH ORDINALITY AS u(place, queue, at, payload, number) ORDER BY number";
+
 /// Jobs to be added, column by column.
 #[derive(Default)]
 pub(super) struct Rows<'a> {
-    places: Vec<i16>,
-    queues: Vec<&'a str>,
-    times: Vec<Option<f64>>,
-    payloads: Vec<&'a [u8]>,
+    pub places: Vec<i16>,
+    pub queues: Vec<&'a str>,
+    pub times: Vec<Option<f64>>,
+    pub payloads: Vec<&'a [u8]>,
 }
 
 impl<'a> Rows<'a> {
@@ -68,13 +75,7 @@ impl<'a> Rows<'a> {
             }
         }
         new.sort_unstable();
-        call.rows(
-            "WITH known AS (INSERT INTO chaton.queues(name) SELECT unnest($5) ON CONFLICT DO NOTHING)
-             INSERT INTO chaton.jobs(place, queue, at, payload)
-             SELECT place, queue, at, payload FROM unnest($1, $2, $3, $4)
-             WITH ORDINALITY AS u(place, queue, at, payload, number) ORDER BY number",
-            args![self.places, self.queues, self.times, self.payloads, new],
-        )?;
+        call.rows(INSERT, args![self.places, self.queues, self.times, self.payloads, new])?;
         call.note_queues(&new);
         Ok(())
     }

@@ -52,19 +52,23 @@ pub(super) fn serialize_batches(call: &mut Call<'_>) -> Result<()> {
     take(call, &[BATCHES])
 }
 
+/// The part of a statement that takes a lock: `$1` key, `$2` jid, `$3` seconds. It waits for no other transaction.
+pub(super) fn lock_part() -> String {
+    format!(
+        "WITH free AS MATERIALIZED (SELECT pg_try_advisory_xact_lock(hashtextextended($1, 1128812110)) AS it),
+         taken AS (INSERT INTO chaton.locks AS l (key, jid, until) SELECT $1, $2, {NOW} + $3 FROM free WHERE it
+             ON CONFLICT (key) DO UPDATE SET jid=excluded.jid, until=excluded.until
+             WHERE l.jid=excluded.jid OR l.until<={NOW} RETURNING 1)"
+    )
+}
+
 /// Takes a lock; returns the holder when it is held by another job, an empty one when that is not known yet.
 pub(super) fn lock(call: &mut Call<'_>, lock: &NewLock<'_>) -> Result<Option<String>> {
     let ttl_s = lock.ttl.as_secs_f64();
     let mut looks = 0;
     loop {
         let row = call.one(
-            &format!(
-                "WITH free AS MATERIALIZED (SELECT pg_try_advisory_xact_lock(hashtextextended($1, 1128812110)) AS it),
-                 taken AS (INSERT INTO chaton.locks AS l (key, jid, until) SELECT $1, $2, {NOW} + $3 FROM free WHERE it
-                     ON CONFLICT (key) DO UPDATE SET jid=excluded.jid, until=excluded.until
-                     WHERE l.jid=excluded.jid OR l.until<={NOW} RETURNING 1)
-                 SELECT (SELECT it FROM free), EXISTS(SELECT 1 FROM taken)"
-            ),
+            &format!("{} SELECT (SELECT it FROM free), EXISTS(SELECT 1 FROM taken)", lock_part()),
             args![lock.key, lock.jid, ttl_s],
         )?;
         let (free, taken) = row.map_or((false, false), |row| (row.get(0), row.get(1)));

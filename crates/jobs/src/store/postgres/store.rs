@@ -11,7 +11,7 @@ use crate::outcome::Ack;
 use crate::store::clock::unix_s;
 use crate::store::error::StoreError;
 use crate::store::payload::{requeued, set_only};
-use crate::store::traits::{Result, Store};
+use crate::store::traits::{OwnTransactions, Result, Store};
 use crate::store::types::*;
 
 /// Time between two removals of expired rows.
@@ -44,7 +44,7 @@ impl PostgresStore {
     }
 
     /// One statement, or reads that need not belong together.
-    fn single<T>(
+    pub fn single<T>(
         &self,
         op: impl FnMut(&mut Call<'_>) -> std::result::Result<T, Failure>,
     ) -> Result<T> {
@@ -300,6 +300,10 @@ impl Store for PostgresStore {
 
     fn warning(&self) -> Option<String> {
         self.warning.clone()
+    }
+
+    fn own_transactions(&mut self) -> Option<&mut dyn OwnTransactions> {
+        Some(self)
     }
 
     fn advice(&mut self) -> Result<Vec<String>> {

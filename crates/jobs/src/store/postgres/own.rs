@@ -1,0 +1,132 @@
+//! Jobs that a transaction of the application stores, on its own connection: statements with their values in them.
+//! Values are written out because a connection behind a bouncer may have no parameters, and drivers pass them in
+//! different ways.
+
+use std::fmt::Write;
+
+use super::connection::args;
+use super::jobs::{Rows, INSERT, QUEUE, SCHEDULED};
+use super::limits::{lock_part, NOW};
+use super::store::PostgresStore;
+use crate::store::traits::{OwnTransactions, Result};
+use crate::store::types::{NewJob, NewLock};
+
+/// Tells the database, until its server is started again, and whether who asks may store jobs in it.
+const DATABASE: &str =
+    "SELECT concat_ws('/', d.oid, extract(epoch FROM pg_postmaster_start_time()), c.oid)
+    FROM pg_database d, pg_class c JOIN pg_namespace n ON n.oid=c.relnamespace
+    WHERE d.datname=current_database() AND n.nspname='chaton' AND c.relname='jobs'
+    AND has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'INSERT')";
+
+impl OwnTransactions for PostgresStore {
+    fn database(&mut self) -> Result<(&'static str, Option<String>)> {
+        let row = self.single(|call| call.one(DATABASE, args![]))?;
+        Ok((DATABASE, row.map(|row| row.get(0))))
+    }
+
+    fn push(&mut self, jobs: &[NewJob<'_>]) -> Result<String> {
+        let mut rows = Rows::default();
+        for job in jobs {
+            rows.add(
+                if job.at.is_some() { SCHEDULED } else { QUEUE },
+                job.queue,
+                job.at,
+                job.payload,
+            );
+        }
+        self.single(|call| {
+            let mut new: Vec<&str> =
+                jobs.iter().filter(|job| job.at.is_none()).map(|job| job.queue).collect();
+            new.retain(|queue| !call.conn.known_queues.contains(*queue));
+            new.sort_unstable();
+            new.dedup();
+            if !new.is_empty() {
+                let sql =
+                    "INSERT INTO chaton.queues(name) SELECT unnest($1) ON CONFLICT DO NOTHING";
+                call.rows(sql, args![new])?;
+                call.note_queues(&new);
+            }
+            Ok(())
+        })?;
+        let values = [
+            array(rows.places.iter().map(ToString::to_string)),
+            array(rows.queues.iter().map(|queue| element(queue))),
+            array(
+                rows.times.iter().map(|at| at.map_or_else(|| "NULL".into(), |at| at.to_string())),
+            ),
+            array(rows.payloads.iter().map(|payload| element(&hexadecimal(payload)))),
+            array(std::iter::empty()),
+        ];
+        Ok(filled(INSERT, &values.map(|value| text(&value))))
+    }
+
+    fn lock(&self, lock: &NewLock<'_>) -> String {
+        let sql = format!(
+            "{} SELECT CASE WHEN EXISTS(SELECT 1 FROM taken) THEN NULL ELSE coalesce(
+             (SELECT jid FROM chaton.locks WHERE key=$1 AND until>{NOW}), '') END AS holder",
+            lock_part()
+        );
+        filled(&sql, &[text(lock.key), text(lock.jid), lock.ttl.as_secs_f64().to_string()])
+    }
+
+    fn announce(&mut self, queues: &[&str]) -> Result<()> {
+        self.single(|call| {
+            queues.iter().for_each(|queue| call.tell(queue));
+            call.rows("SELECT 1", args![]).map(drop)
+        })
+    }
+}
+
+/// The statement with values in the places of `$1`, `$2`, …
+fn filled(sql: &str, values: &[String]) -> String {
+    let mut parts = sql.split('$');
+    let mut whole = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        let digits = part.bytes().take_while(u8::is_ascii_digit).count();
+        let value = part[..digits].parse::<usize>().ok().and_then(|number| values.get(number - 1));
+        whole.push_str(value.map_or("", String::as_str));
+        whole.push_str(&part[digits..]);
+    }
+    whole
+}
+
+/// A string constant, the same whatever `standard_conforming_strings` is.
+fn text(value: &str) -> String {
+    format!("E'{}'", value.replace('\\', "\\\\").replace('\'', "''"))
+}
+
+/// The text of an array.
+fn array(elements: impl Iterator<Item = String>) -> String {
+    format!("{{{}}}", elements.collect::<Vec<_>>().join(","))
+}
+
+/// An element of an array's text.
+fn element(value: &str) -> String {
+    format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+/// A `bytea` as text.
+fn hexadecimal(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(2 + 2 * bytes.len());
+    text.push_str("\\x");
+    for byte in bytes {
+        // Writing to a String does not fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_stand_in_their_places_whatever_they_contain() {
+        let values =
+            [text("it's \\ $2"), text(&array([element("a\"\\b"), element("c,d")].into_iter()))];
+        assert_eq!(
+            filled("f($1, $2, $1)", &values),
+            "f(E'it''s \\\\ $2', E'{\"a\\\\\"\\\\\\\\b\",\"c,d\"}', E'it''s \\\\ $2')"
+        );
+    }
+}

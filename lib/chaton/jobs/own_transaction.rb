@@ -1,0 +1,115 @@
+# frozen_string_literal: true
+
+require_relative "../rails/after_commit"
+
+module Chaton
+  module Jobs
+    # Stores jobs on a connection of the application, in the transaction that is open there, where that is to the
+    # database of the store (PostgreSQL): its COMMIT stores them with the application's own rows, its rollback takes
+    # both back, and no crash falls between the two. The statements are the store's.
+    #
+    # The transaction tells nobody: a NOTIFY takes a lock of the whole server at the commit. So others are woken after
+    # it, on a connection of the store.
+    class OwnTransaction
+      # Queues told of in one go.
+      QUEUES_MAX = 100
+      private_constant :QUEUES_MAX
+
+      # @param native [Native::JobsClient]
+      def initialize(native)
+        @native = native
+        # By connection, or by pool of connections: whether it is to the store's database.
+        @ours = ObjectSpace::WeakMap.new
+        @lock = Mutex.new
+        @untold = []
+        @telling = false
+      end
+
+      # @return [Object, nil] the connection of ActiveRecord that has a transaction open in the store's database
+      def connection
+        AfterCommit.open_connections.find { |connection| ours?(connection) } if possible?
+      end
+
+      # Checks a connection that was passed with a job.
+      #
+      # @param connection [Object] of ActiveRecord, of the gem pg, or a database of Sequel
+      # @raise [ConfigError] it is to another database
+      def check(connection)
+        return connection if possible? && ours?(connection)
+
+        raise ConfigError, "the job's connection: is not to the database of the store (jobs { store … }), which " \
+                           "has to be PostgreSQL, or may not store jobs there: enqueue without connection:, or see " \
+                           "`chaton check`"
+      end
+
+      # @param rows [Array<Array>] see {Push#to_a}
+      # @return [Array<String, nil>] the holders of locks that are not free
+      def push(connection, rows)
+        holders = rows.map { |row| value(connection, @native.own_lock(*row[3])) if row[3] }
+        free = rows.zip(holders).filter_map { |row, holder| row unless holder }
+        return holders if free.empty?
+
+        value(connection, @native.own_push(free))
+        queues = free.filter_map { |row| row[0] unless row[2] }.uniq
+        AfterCommit.run { tell(queues) } if active_record?(connection) && queues.any?
+        holders
+      end
+
+      private
+
+      def possible?
+        @database = @native.own_database || false if @database.nil?
+        @database ? true : false
+      end
+
+      # A pool's connections are to one database.
+      def ours?(connection)
+        key = active_record?(connection) ? connection.pool : connection
+        known = @ours[key]
+        return known == :ours unless known.nil?
+
+        @ours[key] = same?(connection) ? :ours : :other
+        @ours[key] == :ours
+      end
+
+      # Asked of both at the same time: the answer changes when the server is started again.
+      def same?(connection)
+        return false if active_record?(connection) && !connection.adapter_name.match?(/postg/i)
+
+        question, answer = @native.own_database
+        !answer.nil? && value(connection, question) == answer
+      end
+
+      def active_record?(connection) = connection.respond_to?(:exec_query)
+
+      # @return [Object, nil] the first value of the first row
+      def value(connection, sql)
+        return connection.exec_query(sql, "Chaton").rows.dig(0, 0) if active_record?(connection)
+        return connection.exec(sql).values.dig(0, 0) if connection.respond_to?(:exec)
+
+        connection.fetch(sql).first&.values&.first
+      end
+
+      # Commits of several threads at once are told of by one of them.
+      def tell(queues)
+        @lock.synchronize do
+          @untold |= queues
+          return if @telling
+
+          @telling = true
+        end
+        until (told = @lock.synchronize { next_told }).empty?
+          @native.announce(told)
+        end
+      rescue StoreError
+        # The jobs are stored. Workers look for them by themselves, too.
+        @lock.synchronize { @telling = false }
+      end
+
+      # @return [Array<String>] empty: nobody tells any more
+      def next_told
+        @untold.shift(QUEUES_MAX).tap { |told| @telling = false if told.empty? }
+      end
+    end
+  end
+end
