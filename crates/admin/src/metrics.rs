@@ -9,7 +9,7 @@ use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 
 use chaton_core::process::counters::{RequestCounters, TimeTotals, NAMES_MAX, OTHER};
-use chaton_core::process::scoreboard::Scoreboard;
+use chaton_core::process::scoreboard::{EventStreams, Scoreboard};
 use chaton_core::work::Role;
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
@@ -115,6 +115,7 @@ pub struct Scrape {
     /// Records that were produced, not written, and whose receipt nobody has read, by topic.
     undelivered: BTreeMap<String, u64>,
     brokers: BTreeMap<String, BrokerTotals>,
+    pub(crate) event_streams: EventStreams,
     /// When certificates expire (s since 1970), by address and file.
     certificates: BTreeMap<(String, String), u64>,
     workers: Vec<WorkerFigures>,
@@ -152,6 +153,7 @@ impl Scrape {
             scrape.jobs_fenced += counters.jobs_fenced.load(Relaxed);
             scrape.jobs_put_back += counters.jobs_put_back.load(Relaxed);
         }
+        scrape.event_streams = scoreboard.event_streams();
         scrape.spans = [("sent", sent), ("dropped", dropped)];
         scrape.add_jobs(scoreboard);
         scrape.add_topics(scoreboard);
@@ -312,6 +314,7 @@ fn figures(worker: usize, scoreboard: &Scoreboard, row: usize) -> WorkerFigures 
         ("queue_age", number(&gauges.queue_age_ms) / 1000.0),
         ("held", gauges.held_bytes.load(Relaxed) as f64),
         ("spooled", gauges.spooled_bytes.load(Relaxed) as f64),
+        ("event_streams", gauges.event_streams.load(Relaxed) as f64),
     ];
     let reason = ("eden_reason", &gauges.heap.eden_reason);
     let heap = gauges.heap.gauges().into_iter().chain([reason]);

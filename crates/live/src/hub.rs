@@ -6,17 +6,19 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use chaton_core::event_fd::EventFd;
+use chaton_core::process::counters::LiveCounters;
+use chaton_core::process::scoreboard::OwnGauges;
 use chaton_embedded::Result;
 use parking_lot::{Condvar, Mutex};
 use rustc_hash::FxHashMap;
 
-use crate::log::{unavailable, Log, Position};
+use crate::log::{unavailable, Extent, Log, Position};
 use crate::message::{check_name, Message};
 use crate::position::{RequestDigest, Signer, Ticket, Verified};
 use crate::settings::Settings;
@@ -52,21 +54,6 @@ struct Inbox {
 
 type Subscribers = FxHashMap<u64, Arc<Subscriber>>;
 
-/// What the hub does at the moment, and has done.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct HubStats {
-    /// Open subscriptions.
-    pub subscriptions: u64,
-    /// Names with a subscription.
-    pub names: u64,
-    /// Events that went to a connection, for each connection.
-    pub delivered: u64,
-    /// Times that a client was told that it has missed messages.
-    pub gaps: u64,
-    /// Clients that came back without the application.
-    pub resumed: u64,
-}
-
 /// The hub of one process. It belongs to the process that made it.
 pub struct Hub {
     pub(crate) log: Log,
@@ -90,9 +77,9 @@ pub struct Hub {
     is_tailing: Mutex<bool>,
     is_dispatching: AtomicBool,
     stops: AtomicBool,
-    delivered: AtomicU64,
-    gaps: AtomicU64,
-    resumed: AtomicU64,
+    /// Counts what happens; none before the first stream.
+    gauges: OnceLock<OwnGauges>,
+    open: AtomicUsize,
 }
 
 impl Hub {
@@ -119,9 +106,8 @@ impl Hub {
             is_tailing: Mutex::new(false),
             is_dispatching: AtomicBool::new(false),
             stops: AtomicBool::new(false),
-            delivered: AtomicU64::new(0),
-            gaps: AtomicU64::new(0),
-            resumed: AtomicU64::new(0),
+            gauges: OnceLock::new(),
+            open: AtomicUsize::new(0),
         }))
     }
 
@@ -204,7 +190,7 @@ impl Hub {
         if has_ended || position.offset + 1 < self.first.load(Relaxed) {
             return None;
         }
-        self.resumed.fetch_add(1, Relaxed);
+        self.count(|live| &live.resumed, 1);
         Some(self.add(&names, (position, position.offset), false, ticket))
     }
 
@@ -224,6 +210,7 @@ impl Hub {
         for name in &subscriber.names {
             all.entry(Arc::clone(name)).or_default().insert(key, Arc::clone(&subscriber));
         }
+        self.show_open(self.open.fetch_add(1, Relaxed) + 1);
         drop(all);
         self.want(&subscriber, from);
         Subscription::new(Arc::clone(self), subscriber, ticket, from.offset)
@@ -239,6 +226,8 @@ impl Hub {
                 }
             }
         }
+        // With the lock, so that the last one is shown.
+        self.show_open(self.open.fetch_sub(1, Relaxed) - 1);
     }
 
     /// Asks the tail for the page behind a position.
@@ -247,18 +236,49 @@ impl Hub {
         self.wake_up.notify();
     }
 
-    /// Numbers for metrics.
-    pub fn stats(&self) -> HubStats {
-        let all = self.subscribers.lock();
-        let subscriptions = all.values().map(|of_name| of_name.len() as u64).sum();
-        let names = all.len() as u64;
-        let (delivered, gaps) = (self.delivered.load(Relaxed), self.gaps.load(Relaxed));
-        let resumed = self.resumed.load(Relaxed);
-        HubStats { subscriptions, names, delivered, gaps, resumed }
+    /// Has what happens counted on the scoreboard, from the first call on.
+    pub fn count_on(&self, gauges: OwnGauges) {
+        // It is the same for each.
+        let _ = self.gauges.set(gauges);
+    }
+
+    fn count(&self, counter: impl FnOnce(&LiveCounters) -> &AtomicU64, n: usize) {
+        if let Some(gauges) = self.gauges.get() {
+            counter(&gauges.counters().live).fetch_add(n as u64, Relaxed);
+        }
+    }
+
+    /// Shows how many streams are open.
+    fn show_open(&self, open: usize) {
+        if let Some(gauges) = self.gauges.get() {
+            gauges.event_streams.store(open as u64, Relaxed);
+        }
+    }
+
+    /// Shows what the log keeps.
+    pub(crate) fn show_history(&self, extent: &Extent) {
+        if let Some(gauges) = self.gauges.get() {
+            gauges.history_messages.store(extent.messages(), Relaxed);
+            gauges.history_bytes.store(extent.bytes, Relaxed);
+        }
+    }
+
+    /// Shows how far the client is behind that is furthest; returns that.
+    pub(crate) fn show_lag(&self) -> u64 {
+        let Some(gauges) = self.gauges.get() else { return 0 };
+        let (read, all) = (self.read(), self.subscribers.lock());
+        let each = all.values().flat_map(|of_name| of_name.values());
+        let lag = each.map(|subscriber| subscriber.lag(read)).max().unwrap_or(0);
+        gauges.event_stream_lag.store(lag, Relaxed);
+        lag
     }
 
     pub(crate) fn count_gap(&self) {
-        self.gaps.fetch_add(1, Relaxed);
+        self.count(|live| &live.gaps, 1);
+    }
+
+    pub(crate) fn count_delivered(&self, events: usize) {
+        self.count(|live| &live.delivered, events);
     }
 
     /// Ends the thread. Subscriptions get nothing more.
@@ -300,6 +320,7 @@ impl Hub {
         *self.ends.lock() = ends.into_iter().map(|(name, at)| (name.into(), at)).collect();
         self.read.store(extent.last, Relaxed);
         self.first.store(extent.first, Relaxed);
+        self.show_history(&extent);
         let end = Position { epoch: extent.epoch, offset: extent.last };
         Ok((end, Arc::new(Signer::new(extent.epoch, &secret))))
     }
@@ -392,11 +413,9 @@ impl Hub {
                 let all = self.subscribers.lock();
                 let Some(of_name) = all.get(&name) else { return 0 };
                 of_name.values().for_each(|subscriber| subscriber.push(&event));
-                self.delivered.fetch_add(of_name.len() as u64, Relaxed);
                 of_name.len()
             }
             Item::Page { to, events, read, gap, is_last } => {
-                self.delivered.fetch_add(events.len() as u64, Relaxed);
                 to.take_page(events, read, gap, is_last);
                 1
             }

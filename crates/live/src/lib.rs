@@ -20,7 +20,7 @@ mod subscription;
 mod tail;
 
 pub use chaton_embedded::{Error, ErrorKind, Result};
-pub use hub::{Hub, HubStats};
+pub use hub::Hub;
 pub use log::{Log, Position};
 pub use message::Message;
 pub use position::RequestDigest;

@@ -70,6 +70,8 @@ pub(crate) struct Extent {
     pub first: u64,
     /// The newest message's offset; 0 without one.
     pub last: u64,
+    /// Bytes of the messages.
+    pub bytes: u64,
     /// The last message that this read has looked at, or where it began.
     pub read: u64,
 }
@@ -78,6 +80,15 @@ impl Extent {
     /// Behind the newest message.
     pub fn end(&self) -> Position {
         Position { epoch: self.epoch, offset: self.last }
+    }
+
+    /// The messages that are kept.
+    pub fn messages(&self) -> u64 {
+        if self.first == 0 {
+            0
+        } else {
+            self.last - self.first + 1
+        }
     }
 
     /// Before the oldest message.
@@ -318,10 +329,12 @@ fn in_one_read(
 }
 
 fn extent(conn: &Connection) -> rusqlite::Result<Extent> {
-    let sql = "SELECT epoch, ifnull((SELECT min(id) FROM messages), 0), ifnull((SELECT max(id) FROM messages), 0)
-        FROM log";
+    let sql = "SELECT epoch, ifnull((SELECT min(id) FROM messages), 0), ifnull((SELECT max(id) FROM messages), 0),
+        ifnull((SELECT size FROM messages ORDER BY id DESC LIMIT 1)
+            - (SELECT size - length(CAST(name AS BLOB)) - length(data) FROM messages ORDER BY id LIMIT 1), 0) FROM log";
     conn.prepare_cached(sql)?.query_row([], |row| {
-        Ok(Extent { epoch: get(row, 0)?, first: get(row, 1)?, last: get(row, 2)?, read: 0 })
+        let [epoch, first, last, bytes] = [get(row, 0)?, get(row, 1)?, get(row, 2)?, get(row, 3)?];
+        Ok(Extent { epoch, first, last, bytes, read: 0 })
     })
 }
 

@@ -148,6 +148,16 @@ impl Subscriber {
         state.mode == Mode::Live && state.queue.is_empty()
     }
 
+    /// Messages of the log, up to the offset `read`, that its client has not been sent.
+    pub fn lag(&self, read: u64) -> u64 {
+        let state = self.state.lock();
+        match (state.queue.front(), state.mode) {
+            (Some(next), _) => (read + 1).saturating_sub(next.offset),
+            (None, Mode::Live) => 0,
+            (None, Mode::CatchingUp | Mode::Behind) => read.saturating_sub(state.seen),
+        }
+    }
+
     /// Takes what comes next; the task of `waker` is woken when there is something.
     pub fn next(&self, waker: &Waker) -> Next {
         let mut state = self.state.lock();
@@ -248,6 +258,18 @@ mod tests {
         assert_eq!(drain(&subscriber), ["11", "page 11"]);
         subscriber.take_page(vec![event(12, 1)], 12, false, false);
         assert_eq!(drain(&subscriber), ["12", "page 12"]);
+    }
+
+    #[test]
+    fn how_far_it_is_behind() {
+        let subscriber = subscriber(SlowClient::Gap);
+        assert_eq!(subscriber.lag(15), 5);
+        subscriber.take_page(vec![], 15, false, true);
+        assert_eq!(subscriber.lag(20), 0, "nothing of that was for it");
+        (21..3000).for_each(|offset| subscriber.push(&event(offset, 1)));
+        assert_eq!(subscriber.lag(3000), 2980);
+        while let Next::Event(_) = subscriber.next(Waker::noop()) {}
+        assert_eq!(subscriber.lag(3000), 3000 - 20 - QUEUE_EVENTS_MAX as u64);
     }
 
     #[test]

@@ -115,16 +115,16 @@ impl Subscription {
     }
 
     fn poll_events(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<Step> {
-        let (mut shared, before) = (None, out.len());
+        let (mut shared, before, mut delivered) = (None, out.len(), 0);
         while shared.is_none() && out.len() < STEP_BYTES_MAX {
             match self.subscriber.next(cx.waker()) {
-                Next::Event(event) if event.body.len() <= COPIED_BYTES_MAX => {
-                    self.append_id(event.offset, out);
-                    out.extend_from_slice(&event.body);
-                }
                 Next::Event(event) => {
+                    delivered += 1;
                     self.append_id(event.offset, out);
-                    shared = Some(event.body.clone());
+                    match event.body.len() <= COPIED_BYTES_MAX {
+                        true => out.extend_from_slice(&event.body),
+                        false => shared = Some(event.body.clone()),
+                    }
                 }
                 Next::Gap(offset) => {
                     self.hub.count_gap();
@@ -141,6 +141,9 @@ impl Subscription {
                 Next::End if out.len() == before => return Poll::Ready(Step::End),
                 Next::End => break,
             }
+        }
+        if delivered > 0 {
+            self.hub.count_delivered(delivered);
         }
         match out.len() == before && shared.is_none() {
             true => Poll::Pending,

@@ -1,7 +1,7 @@
 //! Reads the log for the hub of a process, on a thread of its own.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chaton_embedded::{inode, ChangeWatch, Error, Reader};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
@@ -21,6 +21,8 @@ const PAGE_BYTES: usize = 256 << 10;
 const WAIT: Duration = Duration::from_secs(30);
 /// The same while the file cannot be read or watched.
 const WAIT_BROKEN: Duration = Duration::from_secs(1);
+/// Time between two looks at how far clients are behind: it takes a millisecond for ten thousand.
+const MEASURED_EVERY: Duration = Duration::from_secs(1);
 
 struct Tail<'a> {
     hub: &'a Hub,
@@ -30,14 +32,18 @@ struct Tail<'a> {
     at: Position,
     /// The log could not be read, and a line says so.
     is_broken: bool,
+    /// When it is measured how far clients are behind; none while nothing is said and none is.
+    measures_at: Option<Instant>,
 }
 
 /// Reads until the hub stops.
 pub(crate) fn run(hub: &Hub, at: Position) {
     let reader = hub.log.database().reader();
-    let mut tail = Tail { hub, reader, watch: None, at, is_broken: false };
+    let mut tail = Tail { hub, reader, watch: None, at, is_broken: false, measures_at: None };
     while !hub.stops() {
-        let wait = match tail.turn() {
+        let turn = tail.turn();
+        tail.measure();
+        let wait = match turn {
             Ok(true) => continue,
             Ok(false) => WAIT,
             Err(error) => {
@@ -56,6 +62,9 @@ impl Tail<'_> {
         // Before the pages, which reach up to what was read.
         let has_more = self.read_new()?;
         let wanted = self.hub.take_wanted();
+        if !wanted.is_empty() {
+            self.measure_soon();
+        }
         for (subscriber, from) in wanted {
             self.read_page(&subscriber, from)?;
         }
@@ -108,6 +117,8 @@ impl Tail<'_> {
         let read = Position { epoch: extent.epoch, offset: extent.read };
         if read != self.at {
             self.at = read;
+            self.measure_soon();
+            hub.show_history(&extent);
             hub.put(Item::Read { offset: read.offset, first: extent.first });
         }
         Ok(left == 0)
@@ -145,6 +156,19 @@ impl Tail<'_> {
         Ok(())
     }
 
+    fn measure_soon(&mut self) {
+        self.measures_at.get_or_insert_with(|| Instant::now() + MEASURED_EVERY);
+    }
+
+    fn measure(&mut self) {
+        if self.measures_at.is_some_and(|at| at <= Instant::now()) {
+            self.measures_at = None;
+            if self.hub.show_lag() > 0 {
+                self.measure_soon();
+            }
+        }
+    }
+
     fn report(&mut self, error: &Error) {
         if !std::mem::replace(&mut self.is_broken, true) {
             chaton_core::log::warn(&format!("event streams cannot be read now: {error}"));
@@ -157,6 +181,9 @@ impl Tail<'_> {
         if let Some(watch) = &self.watch {
             fds.push(PollFd::new(watch, PollFlags::IN));
         }
+        let until_measured =
+            self.measures_at.map(|at| at.saturating_duration_since(Instant::now()));
+        let time = time.min(until_measured.unwrap_or(time));
         let time = Timespec::try_from(time).unwrap_or_default();
         // An error is an interrupted call.
         let _ = poll(&mut fds, Some(&time));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use chaton_core::pool::queue::QueueLimits;
 use chaton_core::process::counters::RequestCounters;
-use chaton_core::process::scoreboard::{Scoreboard, WorkerGauges};
+use chaton_core::process::scoreboard::{OwnGauges, Scoreboard, WorkerGauges};
 use chaton_core::settings::{millis, seconds};
 use serde::Deserialize;
 
@@ -161,6 +161,12 @@ impl Config {
     /// What the workers of this slot have done.
     pub(crate) fn own_counters(&self) -> Option<&RequestCounters> {
         self.scoreboard.as_ref().map(|scoreboard| &scoreboard.counters(self.slot).requests)
+    }
+
+    /// What the worker shows on the scoreboard, for others that write there.
+    pub(crate) fn shown(&self) -> Option<OwnGauges> {
+        let scoreboard = self.scoreboard.as_ref()?;
+        Some(OwnGauges::new(Arc::clone(scoreboard), self.slot))
     }
 
     /// This worker's gauges on the scoreboard.

@@ -108,6 +108,11 @@ impl Engine {
         let _ = self.shared.resumer.set(resumer);
     }
 
+    /// What the worker shows on the scoreboard, for others that write there.
+    pub fn gauges(&self) -> Option<OwnGauges> {
+        self.shared.config.shown()
+    }
+
     /// The counters so far.
     pub fn stats(&self) -> Stats {
         let shared = &self.shared;
@@ -194,8 +199,7 @@ fn acceptors(
         let failed = |error| Error::new(format!("can't serve {label}"), error);
         let load = |settings| {
             let settings = TlsSettings { http2: config.http2, ..settings };
-            let scoreboard = config.scoreboard.clone();
-            let gauges = scoreboard.map(|scoreboard| OwnGauges::new(scoreboard, config.slot));
+            let gauges = config.shown();
             TlsListener::load(label.clone(), settings, tickets, config.tls_reload, gauges)
         };
         let tls = listener.tls.take().map(load).transpose().map_err(failed)?.map(Arc::new);

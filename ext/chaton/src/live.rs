@@ -8,7 +8,7 @@ use chaton_live::{Hub, Message, Position, RequestDigest, Settings, Step, Subscri
 use chaton_web::{Exchange, FeedStep, Feeder, Resumed, Resumer};
 use parking_lot::Mutex;
 
-use magnus::{function, method, prelude::*, Error, RArray, RHash, RModule, RString, Ruby, Value};
+use magnus::{function, method, prelude::*, Error, RArray, RModule, RString, Ruby, Value};
 
 use crate::document_sections::parse;
 use crate::error;
@@ -174,20 +174,12 @@ impl RbLive {
     /// Has clients that come back answered without Ruby.
     fn attach(&self, web: &RbWeb) -> Result<(), Error> {
         let hub = self.0.get()?;
+        if let Some(gauges) = web.gauges()? {
+            hub.count_on(gauges);
+        }
         run(|| hub.open())?;
         let next = Mutex::new(Instant::now());
         web.set_resumer(Arc::new(HubResumer { hub: Arc::clone(hub), next }))
-    }
-
-    fn stats(ruby: &Ruby, rb_self: &Self) -> Result<RHash, Error> {
-        let stats = rb_self.0.get()?.stats();
-        let hash = ruby.hash_new();
-        hash.aset(ruby.to_symbol("subscriptions"), stats.subscriptions)?;
-        hash.aset(ruby.to_symbol("names"), stats.names)?;
-        hash.aset(ruby.to_symbol("delivered"), stats.delivered)?;
-        hash.aset(ruby.to_symbol("gaps"), stats.gaps)?;
-        hash.aset(ruby.to_symbol("resumed"), stats.resumed)?;
-        Ok(hash)
     }
 
     fn stop(&self) -> Result<(), Error> {
@@ -217,7 +209,6 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     class.define_method("stream", method!(RbLive::stream, 5))?;
     class.define_method("disconnect", method!(RbLive::disconnect, 1))?;
     class.define_method("attach", method!(RbLive::attach, 1))?;
-    class.define_method("stats", method!(RbLive::stats, 0))?;
     class.define_method("stop", method!(RbLive::stop, 0))?;
     Ok(())
 }

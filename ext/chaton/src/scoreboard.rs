@@ -95,6 +95,15 @@ impl RbScoreboard {
         Ok(rows)
     }
 
+    /// Event streams in all workers.
+    fn event_streams(ruby: &Ruby, rb_self: &Self) -> Result<RHash, Error> {
+        let hash = ruby.hash_new();
+        for (name, figure) in rb_self.0.event_streams().figures() {
+            hash.aset(ruby.to_symbol(name), figure)?;
+        }
+        Ok(hash)
+    }
+
     fn note_stop(ruby: &Ruby, rb_self: &Self, index: usize, replaced: bool) -> Result<(), Error> {
         rb_self.check(ruby, index)?;
         rb_self.0.slot(index).note_stop(replaced);
@@ -125,6 +134,7 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     class.define_method("size", method!(RbScoreboard::len, 0))?;
     class.define_method("read", method!(RbScoreboard::read, 1))?;
     class.define_method("topics", method!(RbScoreboard::topics, 0))?;
+    class.define_method("event_streams", method!(RbScoreboard::event_streams, 0))?;
     class.define_method("note_stop", method!(RbScoreboard::note_stop, 2))?;
     class.define_method("note_orphaned", method!(RbScoreboard::note_orphaned, 1))?;
     class.define_method("clear", method!(RbScoreboard::clear, 1))?;

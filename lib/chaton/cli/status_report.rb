@@ -47,7 +47,7 @@ module Chaton
       def to_s
         title, *listening = head.lines(chomp: true)
         [@paint.call(title, :bold), *listening, *bad(unready), workers, *bad(given_up), *commands, *memory,
-         service, *running, *stores].compact.join("\n")
+         service, *event_streams, *running, *stores].compact.join("\n")
       end
 
       # @return [Array<String>] lines about the stores that the server works on
@@ -144,6 +144,19 @@ module Chaton
       def engine(stats)
         troubles = stats["groups"].filter_map { |group| "#{group["name"]}: #{group["trouble"]}" if group["trouble"] }
         [line(stats["totals"]), *troubles].join("\n  ")
+      end
+
+      # Nothing without one.
+      def event_streams
+        figures = @status["event_streams"].to_h
+        return [] if figures.values.all?(0)
+
+        open, sent, gaps, lag, kept, bytes = figures.values_at("open", "delivered", "gaps", "lag", "history_messages",
+                                                               "history_bytes")
+        facts = ["#{line(open)} open", "#{line(sent)} events sent", "#{line(gaps)} gaps",
+                 "the slowest is #{line(lag)} messages behind",
+                 "history of #{line(kept)} messages in #{amount("", bytes)}"]
+        [fold("event streams:", facts)]
       end
 
       def running

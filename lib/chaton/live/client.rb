@@ -66,9 +66,6 @@ module Chaton
       # @param engine [Native::Web] whose clients come back without Ruby
       def attach(engine) = native.attach(engine)
 
-      # @return [Hash{Symbol=>Integer}]
-      def stats = native.stats
-
       # Ends the hub's thread.
       def stop
         @native.stop

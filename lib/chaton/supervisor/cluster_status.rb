@@ -32,7 +32,7 @@ module Chaton
           memory: @ceilings.to_h(now_s), preloaders: @forkers.pids,
           workers: children.map { |child, reasons| worker(child, reasons, now_s) },
           given_up: worker_set.worker_slots.filter_map { |slot| given_up(slot) if slot.given_up },
-          topics: @scoreboard.topics
+          topics: @scoreboard.topics, event_streams: @scoreboard.event_streams
         }
       end
 

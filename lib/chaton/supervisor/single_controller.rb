@@ -28,6 +28,7 @@ module Chaton
         @plan = plan
         @service = service
         @readiness = Readiness.new(plan, scoreboard)
+        @scoreboard = scoreboard
         @resources = resources
         @log = log
         @state = :starting
@@ -57,7 +58,8 @@ module Chaton
         { pid: Process.pid, mode: "single", state: @state, **@readiness.of(report).except(:workers), tag: @plan.tag,
           environment: @plan.environment, uptime_s: (EventLoop.now_s - @started_at_s).round(3),
           listen: @resources.listeners.addresses, store: @plan.jobs&.store_shown, memory: @ceiling.to_h,
-          service: @service.status, **@resources.services.status, **@resources.admin.status }
+          service: @service.status, event_streams: @scoreboard.event_streams, **@resources.services.status,
+          **@resources.admin.status }
       end
 
       # @return [Hash{Symbol=>Object}] for the admin endpoint

@@ -2,7 +2,9 @@
 
 require "test_helper"
 require "open3"
+require "support/admin_client"
 require "support/event_client"
+require "support/open_metrics"
 require "support/process_figures"
 require "support/tls_server"
 
@@ -227,6 +229,41 @@ class EventStreamsTest < Minitest::Test
     3.times { assert_equal ":\n\n", client.chunk }
   end
 
+  def test_metrics_status_and_page_tell_what_the_streams_do
+    server = boot(rackup: APP, config: <<~RUBY)
+      workers 2
+      live { history_messages 300 }
+      admin { bind "unix://admin.sock" }
+    RUBY
+    assert_equal 0, live_metrics(server)["chaton_event_stream_deliveries_total"]
+    refute_match(/event streams/, status_text(server))
+    clients = Array.new(6) { EventClient.new(server.port, "/a,b").connect }
+    slow = EventClient.new(server.port, "/a", receive_bytes_max: 4096).connect
+    server.eventually("they are open") { live_metrics(server)["chaton_event_streams"] == 7 }
+    8.times { say(server, "a", "x" * 1_000_000) }
+    server.get("/many?b&10")
+    clients.each { |client| client.take(18) }
+    found = server.eventually("one is behind") do
+      live_metrics(server).then { |all| all if all["chaton_event_stream_lag"].positive? }
+    end
+    assert_operator found["chaton_event_stream_lag"], :<=, 18
+    assert_equal 18, found["chaton_event_stream_history_messages"]
+    assert_in_delta 8_000_030, found["chaton_event_stream_history_bytes"], 10
+    assert_includes (6 * 18)..((6 * 18) + 8), found["chaton_event_stream_deliveries_total"]
+    assert_match(/^event streams: 7 open  1\d\d events sent  0 gaps  the slowest is \d+ messages behind  history of 18/,
+                 status_text(server))
+    server.get("/many?a&3000")
+    events = [slow.next]
+    events << slow.next until events.last.data == "2999"
+    clients.each(&:close)
+    found = server.eventually("one is open, and up to date") do
+      found = live_metrics(server)
+      found if found.values_at("chaton_event_streams", "chaton_event_stream_lag") == [1, 0]
+    end
+    assert_operator found["chaton_event_stream_gaps_total"], :>=, 1
+    assert_equal 0, server.stop
+  end
+
   def test_nothing_is_made_without_use_and_a_removed_log_is_a_gap
     server = boot(rackup: APP, config: "workers 0\nlive { store \"sqlite://live.db\" }")
     server.get("/pid")
@@ -280,6 +317,15 @@ class EventStreamsTest < Minitest::Test
   ensure
     client.close
   end
+
+  # @return [Hash{String=>Numeric}] of all workers
+  def live_metrics(server)
+    metrics = OpenMetrics.new(AdminClient.new(server.path("admin.sock")).get("/metrics").body)
+    samples = metrics.samples.select { |(name, _), _| name.start_with?("chaton_event_stream") }
+    samples.group_by { |(name, _), _| name }.transform_values { |found| found.sum(&:last) }
+  end
+
+  def status_text(server) = server.run_command("status").first
 
   def threads(server) = Dir["/proc/#{server.pid}/task/*/comm"].map { |path| File.read(path).chomp }
 end

@@ -352,6 +352,7 @@ function showWorkers(now) {
     setText(name.children[2], `${w.roles.join(", ")} · pid ${w.pid ?? "–"} · ${time(w.age_s)}`);
     const facts = [["memory", bytes(w.resident)], ["threads", `${w.busy ?? "–"}/${w.threads ?? "–"}`]];
     if (w.roles.includes("web")) facts.push(["queued", count(w.queued)], ["open connections", count(w.connections)], ["served", count(w.requests_total)]);
+    if (w.event_streams) facts.push(["event streams", count(w.event_streams)]);
     if (w.roles.includes("streams")) facts.push(["groups", `${w.groups_joined}/${w.groups}`]);
     sync(figures, facts, ([label]) => label, ([label]) => {
       const made = element("span");
@@ -392,6 +393,8 @@ function showWeb(now) {
     const at = (q) => range(windowed((s) => s.web[field].buckets, q, last, MINUTE_SAMPLES));
     fillCells(node, name, at(0.5), at(0.9), at(0.99));
   });
+  const e = now.event_streams;
+  setText($("event-streams"), e.open || e.delivered ? `Event streams: ${count(e.open)} open, ${short(rate((s) => s.event_streams.delivered))} events / s, ${count(e.delivered)} in all, ${count(e.gaps)} gaps, the slowest ${count(e.lag)} messages behind; history of ${count(e.history_messages)} messages, ${bytes(e.history_bytes)}` : "");
 }
 
 const PLACES = [["retry", "Retries", "retries"], ["dead", "Dead", "dead"], ["scheduled", "Scheduled", "scheduled"]];

@@ -70,6 +70,8 @@ pub(crate) async fn document(state: &State) -> Value {
             "duration": times(&scrape.duration),
             "queue_time": times(&scrape.queue_time),
         },
+        "event_streams": scrape.event_streams.figures().into_iter()
+            .map(|(name, figure)| (name.to_owned(), json!(figure))).collect::<Map<_, _>>(),
         "jobs": {
             "crons": config.dashboard.crons.len(),
             "store_error": store.as_ref().and_then(|sizes| sizes.as_ref().err()),
@@ -145,6 +147,7 @@ fn worker(
     ] {
         shown[name] = json!(number(gauge));
     }
+    shown["event_streams"] = json!(gauges.event_streams.load(Relaxed));
     shown["accepting"] = json!(number(&gauges.accepting) != 0);
     shown["hogged"] = json!(number(&gauges.hogged) != 0);
     shown["requests_total"] = json!(gauges.requests_total.load(Relaxed));

@@ -62,6 +62,7 @@ impl Collector for Scrape {
         self.store(&mut encoder)?;
         self.topics(&mut encoder)?;
         self.brokers(&mut encoder)?;
+        self.event_streams(&mut encoder)?;
         self.workers(&mut encoder)?;
         self.heaps(&mut encoder)?;
         self.memory(&mut encoder)?;
@@ -286,6 +287,31 @@ impl Scrape {
         Ok(())
     }
 
+    fn event_streams(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
+        let all = &self.event_streams;
+        let counters = [
+            ("deliveries", all.delivered, "Events that were sent, for each connection"),
+            ("gaps", all.gaps, "Times that a client was told that it has missed messages"),
+            ("resumes", all.resumed, "Clients that came back without the application"),
+        ];
+        for (name, value, help) in counters {
+            let name = format!("event_stream_{name}");
+            let mut one = metric(encoder, &name, MetricType::Counter, None, help)?;
+            counter(&mut one, &[], value as f64)?;
+        }
+        let help =
+            "Messages that the slowest client of an event stream has not been sent; up to 1 s old";
+        let mut lag = metric(encoder, "event_stream_lag", MetricType::Gauge, None, help)?;
+        gauge(&mut lag, &[], all.lag as f64)?;
+        let help = "Messages that the log of the event streams keeps";
+        let name = "event_stream_history_messages";
+        let mut messages = metric(encoder, name, MetricType::Gauge, None, help)?;
+        gauge(&mut messages, &[], all.history_messages as f64)?;
+        let (help, unit) = ("Their names and data", Some(&Unit::Bytes));
+        let mut bytes = metric(encoder, "event_stream_history", MetricType::Gauge, unit, help)?;
+        gauge(&mut bytes, &[], all.history_bytes as f64)
+    }
+
     fn workers(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
         let help = "Workers by state: asked (to be forked), booting, ready, stopping";
         let mut states = metric(encoder, "workers", MetricType::Gauge, None, help)?;
@@ -314,6 +340,7 @@ impl Scrape {
                 "Memory for answers that clients do not take and bodies that they do not end",
             ),
             ("spooled", Some(&Unit::Bytes), "The same in temporary files"),
+            ("event_streams", None, "Open event streams"),
         ];
         for (name, unit, help) in gauges {
             let mut one = metric(encoder, name, MetricType::Gauge, unit, help)?;

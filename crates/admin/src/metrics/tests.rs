@@ -92,11 +92,37 @@ fn a_certificate_expires_when_the_first_worker_serves_an_expired_one() {
 }
 
 #[test]
+fn event_streams_of_all_workers_are_added_up() {
+    let scoreboard = Arc::new(Scoreboard::new(2).unwrap());
+    for slot in 0..2 {
+        scoreboard.slot(slot).counted.store(1, Relaxed);
+        let own = OwnGauges::new(scoreboard.clone(), slot);
+        own.event_streams.store(5, Relaxed);
+        own.event_stream_lag.store(7 * slot as u64, Relaxed);
+        own.history_bytes.store(100 + slot as u64, Relaxed);
+        own.counters().live.delivered.fetch_add(20, Relaxed);
+    }
+    let names = [
+        "event_stream_deliveries_total 40.0",
+        "event_stream_lag 7.0",
+        "event_stream_history_bytes 101.0",
+    ];
+    let text = scrape(&scoreboard);
+    for name in names {
+        assert!(text.contains(&format!("\nchaton_{name}\n")), "{name}\n{text}");
+    }
+    // Deliveries were made; the streams of the worker that ended are not open.
+    scoreboard.clear(1);
+    let left = scoreboard.event_streams();
+    assert_eq!((left.open, left.delivered, left.lag), (5, 40, 0));
+}
+
+#[test]
 fn the_sample_has_all_metrics() {
     let text = sample().unwrap();
     assert!(text.ends_with("# EOF\n") && text.contains("class=\"HardJob\""), "{text}");
     let heads = text.lines().filter(|line| line.starts_with("# HELP ")).count();
-    assert_eq!(heads, 52, "{text}");
+    assert_eq!(heads, 59, "{text}");
 }
 
 fn entry(slot: usize, state: WorkerPhase) -> WorkerEntry {

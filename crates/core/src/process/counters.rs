@@ -163,6 +163,18 @@ pub struct TraceCounters {
     pub dropped: AtomicU64,
 }
 
+/// Event streams. Several threads write them.
+#[repr(C)]
+#[derive(Default)]
+pub struct LiveCounters {
+    /// Events that went to a connection, for each connection.
+    pub delivered: AtomicU64,
+    /// Times that a client was told that it has missed messages.
+    pub gaps: AtomicU64,
+    /// Clients that came back without the application.
+    pub resumed: AtomicU64,
+}
+
 /// What Kafka's clients do with one broker.
 #[repr(C)]
 #[derive(Default)]
@@ -188,6 +200,8 @@ pub struct WorkCounters {
     pub requests: RequestCounters,
     /// Spans.
     pub traces: TraceCounters,
+    /// Event streams.
+    pub live: LiveCounters,
     /// How long work has waited for the GVL, by [`Role`]. Written with the pool's lock.
     pub gvl_wait: [TimeHistogram; Role::ALL.len()],
     /// Outcomes of jobs that were not written, because another process has taken the jobs over.

@@ -24,7 +24,7 @@ use crate::shared_mapping::{Layout, SharedMapping};
 /// counters of four more elements are the names of what is counted: of jobs, topics, brokers and certificates.
 const LAYOUT: Layout = Layout {
     magic: *b"chatscor",
-    version: 11,
+    version: 12,
     element_bytes: size_of::<WorkerGauges>() + size_of::<WorkCounters>(),
 };
 /// Tables of names behind the slots.
@@ -81,6 +81,14 @@ pub struct WorkerGauges {
     pub held_bytes: AtomicU64,
     /// Bytes of the same in files.
     pub spooled_bytes: AtomicU64,
+    /// Open event streams.
+    pub event_streams: AtomicU64,
+    /// Messages of their log that the client which is furthest behind has not been sent.
+    pub event_stream_lag: AtomicU64,
+    /// Messages that the log of the event streams keeps, as far as the worker has read it.
+    pub history_messages: AtomicU64,
+    /// Their bytes.
+    pub history_bytes: AtomicU64,
     /// What the supervisor has asked the worker for, see [`WorkerGauges::note_stop`].
     stop: AtomicU32,
 }
@@ -215,6 +223,10 @@ impl WorkerGauges {
             &self.jobs_lease_ms,
             &self.held_bytes,
             &self.spooled_bytes,
+            &self.event_streams,
+            &self.event_stream_lag,
+            &self.history_messages,
+            &self.history_bytes,
         ] {
             total.store(0, Relaxed);
         }
@@ -240,6 +252,40 @@ pub struct TopicProgress {
     pub stopped: u64,
     /// Those of them that their consumer has paused.
     pub paused: u64,
+}
+
+/// Event streams in all workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EventStreams {
+    /// Those that are open.
+    pub open: u64,
+    /// Messages of the log that the client which is furthest behind has not been sent.
+    pub lag: u64,
+    /// Messages that the log keeps, as the worker says that has read most of it.
+    pub history_messages: u64,
+    /// Their bytes.
+    pub history_bytes: u64,
+    /// Events that were sent, for each connection.
+    pub delivered: u64,
+    /// Times that a client was told that it has missed messages.
+    pub gaps: u64,
+    /// Clients that came back without the application.
+    pub resumed: u64,
+}
+
+impl EventStreams {
+    /// All figures, with their names in `status`.
+    pub fn figures(&self) -> [(&'static str, u64); 7] {
+        [
+            ("open", self.open),
+            ("lag", self.lag),
+            ("delivered", self.delivered),
+            ("gaps", self.gaps),
+            ("resumed", self.resumed),
+            ("history_messages", self.history_messages),
+            ("history_bytes", self.history_bytes),
+        ]
+    }
 }
 
 /// One [`WorkerGauges`] per worker in shared memory.
@@ -374,6 +420,24 @@ impl Scoreboard {
             sum
         })
         .collect()
+    }
+
+    /// Event streams in all workers.
+    pub fn event_streams(&self) -> EventStreams {
+        let mut all = EventStreams::default();
+        for gauges in (0..self.len()).map(|index| self.slot(index)) {
+            all.open += gauges.event_streams.load(Relaxed);
+            all.lag = all.lag.max(gauges.event_stream_lag.load(Relaxed));
+            // They read the same log.
+            all.history_messages = all.history_messages.max(gauges.history_messages.load(Relaxed));
+            all.history_bytes = all.history_bytes.max(gauges.history_bytes.load(Relaxed));
+        }
+        for counters in self.counted().map(|counters| &counters.live) {
+            all.delivered += counters.delivered.load(Relaxed);
+            all.gaps += counters.gaps.load(Relaxed);
+            all.resumed += counters.resumed.load(Relaxed);
+        }
+        all
     }
 
     /// Frees a slot for the next worker. What was counted stays.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chaton_core::engine::PoolFeed;
+use chaton_core::process::scoreboard::OwnGauges;
 use chaton_core::work::{downcast, Role};
 use chaton_web::{Config, Engine, Exchange, Listener, ListenerKind, Resumer, TlsSettings};
 use magnus::{
@@ -81,6 +82,14 @@ impl RbWeb {
     pub fn set_resumer(&self, resumer: Arc<dyn Resumer>) -> Result<(), Error> {
         self.0.get()?.set_resumer(resumer);
         Ok(())
+    }
+
+    /// What the worker shows on the scoreboard.
+    ///
+    /// # Errors
+    /// `Chaton::ForkedError` in a forked child.
+    pub fn gauges(&self) -> Result<Option<OwnGauges>, Error> {
+        Ok(self.0.get()?.gauges())
     }
 
     fn pause_accept(&self) -> Result<(), Error> {
