@@ -5,8 +5,11 @@
 //! have no names (`query_typed`), so that a bouncer may give each transaction another server.
 
 use std::collections::{BTreeSet, HashSet};
+use std::future::{poll_fn, Future};
+use std::pin::{pin, Pin};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use chaton_core::forks;
@@ -428,7 +431,7 @@ impl<'a> Call<'a> {
     }
 
     /// The rows of a statement. A transaction begins with its first one, in the same round trip; what a single
-    /// statement has changed is told behind it, also in the same round trip.
+    /// statement has changed is told behind it, also in the same round trip, but without a wait for its answer.
     pub fn rows(&mut self, sql: &str, args: Args<'_>) -> std::result::Result<Vec<Row>, Failure> {
         let commits = self.mode != Mode::Transaction;
         let is_claim = self.mode == Mode::Claim;
@@ -446,13 +449,14 @@ impl<'a> Call<'a> {
                     Ok(())
                 }
             };
+            let tell = pin!(tell(client, &told));
             // In this order they are sent. Behind an error, the commit is a rollback.
             let (begun, rows, committed, ()) = tokio::join!(
                 biased;
                 control(begins, begin),
                 client.query_typed(sql, args),
                 control(begins && commits, "COMMIT"),
-                tell(client, &told)
+                sent(tell)
             );
             begun.and(rows).and_then(|rows| committed.map(|()| rows))
         };
@@ -505,7 +509,8 @@ impl<'a> Call<'a> {
     fn commit(&mut self) -> std::result::Result<(), Failure> {
         let told = std::mem::take(&mut self.told);
         self.wait(Phase::InDoubt, |client| async move {
-            tokio::join!(biased; client.batch_execute("COMMIT"), tell(client, &told)).0
+            let tell = pin!(tell(client, &told));
+            tokio::join!(biased; client.batch_execute("COMMIT"), sent(tell)).0
         })?;
         self.conn.known_queues.extend(self.new_queues.drain(..));
         Ok(())
@@ -515,7 +520,7 @@ impl<'a> Call<'a> {
         self.wait(Phase::Statement, |client| client.batch_execute("ROLLBACK"))
     }
 
-    fn wait<'c, F: std::future::Future<Output = std::result::Result<(), tokio_postgres::Error>>>(
+    fn wait<'c, F: Future<Output = std::result::Result<(), tokio_postgres::Error>>>(
         &'c mut self,
         phase: Phase,
         op: impl FnOnce(&'c Client) -> F,
@@ -531,6 +536,15 @@ impl<'a> Call<'a> {
             }
         }
     }
+}
+
+/// Sends a statement: a future is sent at its first turn. The driver reads the answer later and forgets it.
+async fn sent(mut statement: Pin<&mut impl Future<Output = ()>>) {
+    poll_fn(|context| {
+        let _ = statement.as_mut().poll(context);
+        Poll::Ready(())
+    })
+    .await;
 }
 
 /// Tells what changed. A failure is not one of the call: those that wait look at the tables from time to time.

@@ -45,10 +45,10 @@ macro_rules! waiting {
         concat!(
             "FROM (SELECT * FROM unnest($1, $2) WITH ORDINALITY AS u(name, floor, number)
             WHERE NOT coalesce((SELECT paused FROM chaton.queues k WHERE k.name=u.name), false)) q
-            CROSS JOIN LATERAL (SELECT id FROM (SELECT id FROM chaton.jobs WHERE place=0 AND queue=q.name
+            CROSS JOIN LATERAL (SELECT tid, id FROM (SELECT ctid AS tid, id FROM chaton.jobs WHERE place=0 AND queue=q.name
                 AND priority=0 AND id<0 ORDER BY id LIMIT ",
             $limit,
-            ") front UNION ALL SELECT id FROM (SELECT id FROM chaton.jobs WHERE place=0 AND queue=q.name
+            ") front UNION ALL SELECT tid, id FROM (SELECT ctid AS tid, id FROM chaton.jobs WHERE place=0 AND queue=q.name
                 AND (priority, id)>=(0::int2, q.floor) ORDER BY priority, id LIMIT ",
             $limit,
             ") back) j"

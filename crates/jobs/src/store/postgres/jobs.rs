@@ -74,6 +74,15 @@ impl<'a> Rows<'a> {
                 new.push(*queue);
             }
         }
+        if new.is_empty() && self.places.len() == 1 {
+            // The plan of the statement for many takes longer than this one (measured: 0.3 of 0.5 ms).
+            return call
+                .rows(
+                    "INSERT INTO chaton.jobs(place, queue, at, payload) VALUES($1, $2, $3, $4)",
+                    args![self.places[0], self.queues[0], self.times[0], self.payloads[0]],
+                )
+                .map(drop);
+        }
         new.sort_unstable();
         call.rows(INSERT, args![self.places, self.queues, self.times, self.payloads, new])?;
         call.note_queues(&new);
@@ -118,12 +127,12 @@ pub(super) fn push(call: &mut Call<'_>, jobs: &[NewJob<'_>]) -> Result<Vec<PushR
 const CLAIM: &str = concat!(
     "WITH gone AS (DELETE FROM chaton.jobs WHERE place=1 AND owner=$3 AND ticket=ANY($4)
         AND ticket>=(SELECT min(t) FROM unnest($4) t) RETURNING 1),
-    picked AS MATERIALIZED (SELECT j.id, (q.number<<50)+j.id AS rank ",
+    picked AS MATERIALIZED (SELECT j.tid, (q.number<<50)+j.id AS rank ",
     waiting!("$5 FOR UPDATE SKIP LOCKED"),
     " LIMIT $5),
     taken AS (UPDATE chaton.jobs SET place=1, owner=$3, ticket=$6 - 1 + width_bucket(
             (array_position($1, queue)::bigint<<50)+id, ARRAY(SELECT rank FROM picked ORDER BY rank))
-        WHERE id=ANY(ARRAY(SELECT id FROM picked)) RETURNING ticket, queue, payload, id),
+        WHERE ctid=ANY(ARRAY(SELECT tid FROM picked)) RETURNING ticket, queue, payload, id),
     known AS (INSERT INTO chaton.owners(identity) SELECT $3 WHERE EXISTS(SELECT 1 FROM picked)
         AND NOT EXISTS(SELECT 1 FROM chaton.owners WHERE identity=$3) ON CONFLICT DO NOTHING)
     SELECT one.gone, t.ticket, t.queue, t.payload, t.id FROM (SELECT count(*) AS gone FROM gone) one
@@ -371,7 +380,10 @@ fn next_at(call: &mut Call<'_>) -> Result<Option<f64>> {
 }
 
 /// What is there for a watch: a statement with queues and their floors as its arguments.
-pub(super) fn available() -> String {
+pub(super) fn available(queues: &[&str]) -> String {
+    if queues.is_empty() {
+        return format!("SELECT false, {NEXT_AT}");
+    }
     format!(concat!("SELECT EXISTS(SELECT 1 ", waiting!("1"), "), {}"), NEXT_AT)
 }
 

@@ -174,7 +174,7 @@ impl PostgresWatch {
         names: &[&str],
         from: &[i64],
     ) -> std::result::Result<Availability, Failure> {
-        let sql = available();
+        let sql = available(names);
         let asked = listener.runtime.block_on(async {
             let args = args![names, from];
             let asked = client.query_typed(&sql, args);
@@ -240,7 +240,7 @@ impl StoreWatch for PostgresWatch {
         let from = server.floors.lock().of(&names);
         let own = self.listener.as_ref().and_then(|it| Some((it, it.client.as_deref()?)));
         let Some(own) = own else {
-            let sql = available();
+            let sql = available(&names);
             return server.run(Mode::Planned, |call| {
                 let row = call.one(&sql, args![names, from])?;
                 Ok(row.as_ref().map_or_else(Availability::default, read))
