@@ -64,6 +64,9 @@ class EventClient
     nil
   end
 
+  # @return [String] of a response that is no stream
+  def body = @client.send(:read_body, @head.last)
+
   def close(...) = @client.close(...)
 
   private

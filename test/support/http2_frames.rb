@@ -19,11 +19,12 @@ class Http2Frames
   end
 
   # Asks for the path on as many streams.
-  def get(path, streams = 1)
-    fields = { ":method" => "GET", ":scheme" => "https", ":path" => path, ":authority" => "localhost" }
-    block = fields.map { |field| "\0#{field.map { |text| [text.bytesize].pack("C") + text }.join}" }.join
+  def get(path, streams = 1) = get_all([path] * streams)
+
+  # Asks for each path on a stream.
+  def get_all(paths)
     # END_HEADERS and END_STREAM
-    @client.write(Array.new(streams) { |at| frame(HEADERS, (2 * at) + 1, block, flags: 5) }.join)
+    @client.write(paths.each_with_index.map { |path, at| frame(HEADERS, (2 * at) + 1, head(path), flags: 5) }.join)
   end
 
   # Lets the server send so many bytes more.
@@ -39,6 +40,11 @@ class Http2Frames
   def close = @client.close
 
   private
+
+  def head(path)
+    fields = { ":method" => "GET", ":scheme" => "https", ":path" => path, ":authority" => "localhost" }
+    fields.map { |field| "\0#{field.map { |text| [text.bytesize].pack("C") + text }.join}" }.join
+  end
 
   def frame(kind, stream, payload, flags: 0)
     [payload.bytesize >> 8, payload.bytesize & 0xff, kind, flags, stream].pack("nCCCN") + payload.b

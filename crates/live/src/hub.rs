@@ -4,9 +4,11 @@
 //! subscribers that catch up, a change of the log. A task on the thread of the connections takes them from there, so that
 //! waking ten thousand connections takes no system call.
 
+use std::collections::hash_map::Entry;
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -18,6 +20,7 @@ use chaton_embedded::Result;
 use parking_lot::{Condvar, Mutex};
 use rustc_hash::FxHashMap;
 
+use crate::client_address::counted;
 use crate::log::{unavailable, Extent, Log, Position};
 use crate::message::{check_name, Message};
 use crate::position::{RequestDigest, Signer, Ticket, Verified};
@@ -30,6 +33,10 @@ use crate::tail;
 const INBOX_BYTES_MAX: usize = 16 << 20;
 /// Deliveries after which the other tasks of the connections' thread have their turn.
 const TURN_DELIVERIES: usize = 20_000;
+/// Open streams of a process. Only HTTP/2, with a hundred on each connection, gets here: they take 400 MB.
+const STREAMS_MAX: usize = 100_000;
+/// Names of all open streams together, each counted for each stream: an entry takes about 100 bytes.
+const SUBSCRIPTIONS_MAX: usize = 1_000_000;
 
 /// What the tail has found.
 pub(crate) enum Item {
@@ -54,11 +61,34 @@ struct Inbox {
 
 type Subscribers = FxHashMap<u64, Arc<Subscriber>>;
 
+/// All subscribers.
+#[derive(Default)]
+struct Subscribed {
+    by_name: FxHashMap<Arc<str>, Subscribers>,
+    /// How many there are of a client.
+    by_client: FxHashMap<IpAddr, usize>,
+    count: usize,
+    /// Names, each counted for each subscriber.
+    names: usize,
+}
+
+/// Why a client gets no stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// Its address has [`Settings::client_streams_max`] open ones.
+    TooManyOfClient,
+    /// The process has all that it can have.
+    TooMany,
+}
+
+/// A subscription, or why there is none.
+pub type Admission = std::result::Result<Subscription, Refused>;
+
 /// The hub of one process. It belongs to the process that made it.
 pub struct Hub {
     pub(crate) log: Log,
     pub(crate) settings: Settings,
-    subscribers: Mutex<FxHashMap<Arc<str>, Subscribers>>,
+    subscribed: Mutex<Subscribed>,
     next_key: AtomicU64,
     inbox: Mutex<Inbox>,
     /// The inbox has room, or the hub stops.
@@ -79,7 +109,6 @@ pub struct Hub {
     stops: AtomicBool,
     /// Counts what happens; none before the first stream.
     gauges: OnceLock<OwnGauges>,
-    open: AtomicUsize,
 }
 
 impl Hub {
@@ -93,7 +122,7 @@ impl Hub {
         Ok(Arc::new(Self {
             log: Log::new(&settings),
             settings,
-            subscribers: Mutex::default(),
+            subscribed: Mutex::default(),
             next_key: AtomicU64::new(0),
             inbox: Mutex::default(),
             has_room: Condvar::new(),
@@ -107,7 +136,6 @@ impl Hub {
             is_dispatching: AtomicBool::new(false),
             stops: AtomicBool::new(false),
             gauges: OnceLock::new(),
-            open: AtomicUsize::new(0),
         }))
     }
 
@@ -157,7 +185,7 @@ impl Hub {
 
     /// Subscribes a client that the application has let in: behind the position of the last id that it got of these
     /// names; without an id from now on, or with all that the log keeps (`history`). After `max_age` it has to ask the
-    /// application again.
+    /// application again. `client` is its address, if that is known.
     ///
     /// # Errors
     /// When the log cannot be read, or the operating system gives no thread.
@@ -168,7 +196,8 @@ impl Hub {
         history: bool,
         request: RequestDigest,
         max_age: Option<Duration>,
-    ) -> Result<Subscription> {
+        client: Option<IpAddr>,
+    ) -> Result<Admission> {
         self.open()?;
         let extent = self.log.extent()?;
         let end = extent.end();
@@ -177,11 +206,16 @@ impl Hub {
         let known = last_id.and_then(|id| self.signer()?.position(id, &names));
         let ticket = Ticket::new(&names, request, max_age);
         let gap = last_id.is_some() && known.is_none();
-        Ok(self.add(&names, (known.unwrap_or(begin), end.offset), gap, ticket))
+        Ok(self.add(&names, (known.unwrap_or(begin), end.offset), gap, ticket, client))
     }
 
     /// Subscribes a client that comes back with the id of the last event that it got, if that still permits it.
-    pub fn resume(self: &Arc<Self>, id: &[u8], request: RequestDigest) -> Option<Subscription> {
+    pub fn resume(
+        self: &Arc<Self>,
+        id: &[u8],
+        request: RequestDigest,
+        client: Option<IpAddr>,
+    ) -> Option<Admission> {
         let Verified { position, names, ticket } = self.signer()?.verify(id, request)?;
         let ends = self.ends.lock();
         let has_ended = names.iter().any(|name| ends.get(&**name) > Some(&position.offset));
@@ -190,8 +224,11 @@ impl Hub {
         if has_ended || position.offset + 1 < self.first.load(Relaxed) {
             return None;
         }
-        self.count(|live| &live.resumed, 1);
-        Some(self.add(&names, (position, position.offset), false, ticket))
+        let added = self.add(&names, (position, position.offset), false, ticket, client);
+        if added.is_ok() {
+            self.count(|live| &live.resumed, 1);
+        }
+        Some(added)
     }
 
     fn add(
@@ -200,34 +237,32 @@ impl Hub {
         (from, permitted): (Position, u64),
         gap: bool,
         ticket: Ticket,
-    ) -> Subscription {
+        client: Option<IpAddr>,
+    ) -> Admission {
         let key = self.next_key.fetch_add(1, Relaxed);
-        let mut all = self.subscribers.lock();
-        let names: Vec<Arc<str>> = names.iter().map(|name| shared(&all, name)).collect();
-        let (offsets, slow_client) = ((from.offset, permitted), self.settings.slow_client);
-        let subscriber = Subscriber::new(key, names.into(), offsets, gap, slow_client);
-        let subscriber = Arc::new(subscriber);
-        for name in &subscriber.names {
-            all.entry(Arc::clone(name)).or_default().insert(key, Arc::clone(&subscriber));
+        let mut all = self.subscribed.lock();
+        let client = client.and_then(counted);
+        if let Err(refused) = all.admits(names.len(), client, self.settings.client_streams_max) {
+            drop(all);
+            self.count(|live| &live.refused, 1);
+            return Err(refused);
         }
-        self.show_open(self.open.fetch_add(1, Relaxed) + 1);
+        let names: Vec<Arc<str>> = names.iter().map(|name| all.shared(name)).collect();
+        let (offsets, slow_client) = ((from.offset, permitted), self.settings.slow_client);
+        let subscriber = Subscriber::new(key, names.into(), client, offsets, gap, slow_client);
+        let subscriber = Arc::new(subscriber);
+        all.add(&subscriber);
+        self.show_open(all.count);
         drop(all);
         self.want(&subscriber, from);
-        Subscription::new(Arc::clone(self), subscriber, ticket, from.offset)
+        Ok(Subscription::new(Arc::clone(self), subscriber, ticket, from.offset))
     }
 
     pub(crate) fn unsubscribe(&self, subscriber: &Subscriber) {
-        let mut all = self.subscribers.lock();
-        for name in &subscriber.names {
-            if let Some(of_name) = all.get_mut(name) {
-                of_name.remove(&subscriber.key);
-                if of_name.is_empty() {
-                    all.remove(name);
-                }
-            }
-        }
+        let mut all = self.subscribed.lock();
+        all.remove(subscriber);
         // With the lock, so that the last one is shown.
-        self.show_open(self.open.fetch_sub(1, Relaxed) - 1);
+        self.show_open(all.count);
     }
 
     /// Asks the tail for the page behind a position.
@@ -266,8 +301,8 @@ impl Hub {
     /// Shows how far the client is behind that is furthest; returns that.
     pub(crate) fn show_lag(&self) -> u64 {
         let Some(gauges) = self.gauges.get() else { return 0 };
-        let (read, all) = (self.read(), self.subscribers.lock());
-        let each = all.values().flat_map(|of_name| of_name.values());
+        let (read, all) = (self.read(), self.subscribed.lock());
+        let each = all.by_name.values().flat_map(|of_name| of_name.values());
         let lag = each.map(|subscriber| subscriber.lag(read)).max().unwrap_or(0);
         gauges.event_stream_lag.store(lag, Relaxed);
         lag
@@ -290,9 +325,62 @@ impl Hub {
     }
 }
 
-/// A name as the others of it have it.
-fn shared(all: &FxHashMap<Arc<str>, Subscribers>, name: &str) -> Arc<str> {
-    all.get_key_value(name).map_or_else(|| Arc::from(name), |(name, _)| Arc::clone(name))
+impl Subscribed {
+    /// Whether there is room for another one with so many names.
+    fn admits(
+        &self,
+        names: usize,
+        client: Option<IpAddr>,
+        client_max: usize,
+    ) -> std::result::Result<(), Refused> {
+        let of_client = client.and_then(|client| self.by_client.get(&client));
+        if of_client.is_some_and(|count| *count >= client_max) {
+            return Err(Refused::TooManyOfClient);
+        }
+        match self.count < STREAMS_MAX && self.names + names <= SUBSCRIPTIONS_MAX {
+            true => Ok(()),
+            false => Err(Refused::TooMany),
+        }
+    }
+
+    fn add(&mut self, subscriber: &Arc<Subscriber>) {
+        for name in &subscriber.names {
+            let of_name = self.by_name.entry(Arc::clone(name)).or_default();
+            of_name.insert(subscriber.key, Arc::clone(subscriber));
+        }
+        if let Some(client) = subscriber.client {
+            *self.by_client.entry(client).or_default() += 1;
+        }
+        self.count += 1;
+        self.names += subscriber.names.len();
+    }
+
+    fn remove(&mut self, subscriber: &Subscriber) {
+        for name in &subscriber.names {
+            if let Some(of_name) = self.by_name.get_mut(name) {
+                of_name.remove(&subscriber.key);
+                if of_name.is_empty() {
+                    self.by_name.remove(name);
+                }
+            }
+        }
+        if let Some(Entry::Occupied(mut count)) =
+            subscriber.client.map(|one| self.by_client.entry(one))
+        {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+        self.count -= 1;
+        self.names -= subscriber.names.len();
+    }
+
+    /// A name as the others of it have it.
+    fn shared(&self, name: &str) -> Arc<str> {
+        let known = self.by_name.get_key_value(name);
+        known.map_or_else(|| Arc::from(name), |(name, _)| Arc::clone(name))
+    }
 }
 
 /// The side of the tail.
@@ -344,7 +432,7 @@ impl Hub {
 
     /// The name as its subscribers have it, if there are any.
     pub(crate) fn subscribed(&self, name: &str) -> Option<Arc<str>> {
-        self.subscribers.lock().get_key_value(name).map(|(name, _)| Arc::clone(name))
+        self.subscribed.lock().by_name.get_key_value(name).map(|(name, _)| Arc::clone(name))
     }
 
     /// Puts something into the inbox, and waits until there is room for more.
@@ -410,8 +498,8 @@ impl Hub {
     fn pass_on(&self, item: Item) -> usize {
         match item {
             Item::Event(name, event) => {
-                let all = self.subscribers.lock();
-                let Some(of_name) = all.get(&name) else { return 0 };
+                let all = self.subscribed.lock();
+                let Some(of_name) = all.by_name.get(&name) else { return 0 };
                 of_name.values().for_each(|subscriber| subscriber.push(&event));
                 of_name.len()
             }
@@ -428,8 +516,9 @@ impl Hub {
                 1
             }
             Item::End(name, offset) => {
-                let all = self.subscribers.lock();
-                let of_name = all.get(&*name).into_iter().flat_map(|of_name| of_name.values());
+                let all = self.subscribed.lock();
+                let of_name =
+                    all.by_name.get(&*name).into_iter().flat_map(|of_name| of_name.values());
                 of_name.for_each(|one| one.end(offset));
                 drop(all);
                 self.ends.lock().insert(name, offset);
@@ -437,9 +526,10 @@ impl Hub {
             }
             Item::Replaced(signer) => {
                 *self.signer.lock() = signer;
-                let all = self.subscribers.lock();
-                all.values().flat_map(|of_name| of_name.values()).for_each(|one| one.restart());
-                all.len()
+                let all = self.subscribed.lock();
+                let each = all.by_name.values().flat_map(|of_name| of_name.values());
+                each.for_each(|one| one.restart());
+                all.count
             }
         }
     }
@@ -463,5 +553,35 @@ impl Inbox {
         if let Some(waker) = self.waker.as_ref().filter(|_| !self.items.is_empty()) {
             waker.wake_by_ref();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::SlowClient;
+
+    #[test]
+    fn a_client_and_all_of_them_have_a_limit() {
+        let [mine, other] = ["203.0.113.1", "203.0.113.2"].map(|one| one.parse().ok());
+        let subscriber = |key, client| {
+            let names = Box::new([Arc::from("a"), Arc::from("b")]);
+            Arc::new(Subscriber::new(key, names, client, (0, 0), false, SlowClient::Gap))
+        };
+        let mut all = Subscribed::default();
+        let both = [subscriber(1, mine), subscriber(2, mine)];
+        both.iter().for_each(|one| all.add(one));
+        assert_eq!(all.admits(1, mine, 2), Err(Refused::TooManyOfClient));
+        assert!(all.admits(1, mine, 3).is_ok() && all.admits(1, other, 2).is_ok());
+        assert!(all.admits(1, None, 2).is_ok());
+        all.names = SUBSCRIPTIONS_MAX - 64;
+        assert!(all.admits(64, other, 2).is_ok());
+        assert_eq!(all.admits(65, other, 2), Err(Refused::TooMany));
+        (all.names, all.count) = (4, STREAMS_MAX);
+        assert_eq!(all.admits(1, other, 2), Err(Refused::TooMany));
+        all.count = 2;
+        both.iter().for_each(|one| all.remove(one));
+        assert!(all.by_name.is_empty() && all.by_client.is_empty());
+        assert_eq!((all.count, all.names), (0, 0));
     }
 }

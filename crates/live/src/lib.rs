@@ -10,6 +10,7 @@
 
 #![warn(missing_docs)]
 
+mod client_address;
 mod hub;
 mod log;
 mod message;
@@ -20,7 +21,7 @@ mod subscription;
 mod tail;
 
 pub use chaton_embedded::{Error, ErrorKind, Result};
-pub use hub::Hub;
+pub use hub::{Admission, Hub, Refused};
 pub use log::{Log, Position};
 pub use message::Message;
 pub use position::RequestDigest;

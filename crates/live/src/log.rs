@@ -1,9 +1,11 @@
 //! The ordered log of messages in a SQLite file, which is also their history.
 
+use std::fs::OpenOptions;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use chaton_embedded::{Database, Error, ErrorKind, Format, Reader, Result};
+use chaton_embedded::{inode, with_suffix, Database, Error, ErrorKind, Format, Reader, Result};
 use rusqlite::{params, Connection, OptionalExtension};
 
 use crate::message::Message;
@@ -125,7 +127,7 @@ impl Log {
     /// Adds a message and returns its offset; `None`: there is one with its key.
     ///
     /// # Errors
-    /// When the file cannot be written. On a full disk, older messages have been deleted to make room before that.
+    /// When the file cannot be written. On a full disk, older messages or all have been deleted to make room before that.
     pub fn append(&self, message: &Message<'_>) -> Result<Option<u64>> {
         self.add(message, false)
     }
@@ -142,8 +144,14 @@ impl Log {
         let mut added = self.try_append(message, is_end);
         match added.as_ref().map_err(|error| error.kind) {
             Err(ErrorKind::Full) => {
-                self.halve()?;
-                added = self.try_append(message, is_end);
+                let full = inode(&self.database.file().path);
+                added = self.halve().and_then(|()| self.try_append(message, is_end));
+                // To delete takes some blocks, too. The messages are worth less than those to come; each client is told
+                // of a gap.
+                if added.as_ref().is_err_and(|error| error.kind == ErrorKind::Full) {
+                    self.remove_full(full);
+                    added = self.try_append(message, is_end);
+                }
             }
             // The file was removed or replaced; the next transaction uses the one that is there.
             Err(ErrorKind::Unavailable) => added = self.try_append(message, is_end),
@@ -185,6 +193,19 @@ impl Log {
         let values = [newest, TRIM_MAX, id, size, oldest].map(|number| number as i64);
         conn.prepare_cached(delete)?.execute(values)?;
         Ok(())
+    }
+
+    /// Removes the file that had this inode when its disk was full, under the lock between processes: another one may have
+    /// been faster. It is made again by the next message.
+    fn remove_full(&self, full: Option<(u64, u64)>) {
+        let path = &self.database.file().path;
+        // That the file has gone is no error here.
+        let _ = self.database.write(false, |_| {
+            if inode(path) == full {
+                remove(path);
+            }
+            Ok(())
+        });
     }
 
     /// Deletes the older half of the messages.
@@ -283,6 +304,20 @@ impl Log {
                 Ok(())
             })
         })
+    }
+}
+
+/// Removes the file, and frees its blocks at once though others still have it open. They find that it has gone before
+/// they read on.
+fn remove(path: &Path) {
+    for suffix in ["", "-wal", "-shm"] {
+        let path = with_suffix(path, suffix);
+        let blocks = OpenOptions::new().write(true).open(&path);
+        let _ = std::fs::remove_file(&path);
+        // The last one is mapped by others, who would get SIGBUS.
+        if let (Ok(blocks), true) = (blocks, suffix != "-shm") {
+            let _ = blocks.set_len(0);
+        }
     }
 }
 

@@ -33,6 +33,8 @@ pub struct Settings {
     pub ping: Duration,
     /// What happens to a client that does not read fast enough.
     pub slow_client: SlowClient,
+    /// Open streams of one client in a process.
+    pub client_streams_max: usize,
     /// Time over which the connections of a process that stops are closed.
     #[serde(rename = "drain_s", deserialize_with = "seconds")]
     pub drain: Duration,

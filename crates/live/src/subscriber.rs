@@ -1,6 +1,7 @@
 //! One subscriber: the events that wait for its connection, and how it gets the next ones.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -65,6 +66,8 @@ pub(crate) struct Subscriber {
     /// Key among the subscribers of a name.
     pub key: u64,
     pub names: Box<[Arc<str>]>,
+    /// Under which it is counted.
+    pub client: Option<IpAddr>,
     /// Ends up to this offset were before the application let the client in.
     permitted: u64,
     slow_client: SlowClient,
@@ -76,6 +79,7 @@ impl Subscriber {
     pub fn new(
         key: u64,
         names: Box<[Arc<str>]>,
+        client: Option<IpAddr>,
         (offset, permitted): (u64, u64),
         gap: bool,
         slow_client: SlowClient,
@@ -89,7 +93,7 @@ impl Subscriber {
             closed: false,
             waker: None,
         };
-        Self { key, names, permitted, slow_client, state: Mutex::new(state) }
+        Self { key, names, client, permitted, slow_client, state: Mutex::new(state) }
     }
 
     /// A new event.
@@ -199,7 +203,7 @@ mod tests {
     use super::*;
 
     fn subscriber(slow_client: SlowClient) -> Subscriber {
-        Subscriber::new(1, Box::new([]), (10, 10), false, slow_client)
+        Subscriber::new(1, Box::new([]), None, (10, 10), false, slow_client)
     }
 
     fn event(offset: u64, len: usize) -> Arc<Event> {

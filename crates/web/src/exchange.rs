@@ -3,6 +3,7 @@
 mod context;
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering::Relaxed;
@@ -208,7 +209,12 @@ impl Exchange {
     }
 
     fn refuse_busy(self: Arc<Self>) {
-        let error = ErrorResponse::new(503, "The server is busy; try again.");
+        self.refuse(503, "The server is busy; try again.");
+    }
+
+    /// Refuses the request with this status, a text for people and `Retry-After`.
+    pub fn refuse(self: Arc<Self>, status: u16, why: &'static str) {
+        let error = ErrorResponse::new(status, why);
         let out = error.retry_after(self.context.config.retry_after_s).encode(self.head.is_head());
         self.complete(out, None, false);
     }
@@ -436,6 +442,11 @@ impl Exchange {
     pub fn remote_addr(&self) -> Cow<'_, str> {
         let client = self.forwarded().client();
         client.map_or(Cow::Borrowed(&*self.peer.address), |client| client.to_string().into())
+    }
+
+    /// The same, parsed; the peer's of a Unix socket is a loopback address.
+    pub fn client_ip(&self) -> Option<IpAddr> {
+        self.forwarded().client().or_else(|| self.peer.address.parse().ok())
     }
 
     /// The headers in which proxies speak for the client.

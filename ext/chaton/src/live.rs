@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use chaton_live::{Hub, Message, Position, RequestDigest, Settings, Step, Subscription};
+use chaton_live::{Hub, Message, Position, Refused, RequestDigest, Settings, Step, Subscription};
 use chaton_web::{Exchange, FeedStep, Feeder, Resumed, Resumer};
 use parking_lot::Mutex;
 
@@ -58,15 +58,31 @@ impl Resumer for HubResumer {
         // What another site may read is decided by headers that only the application knows (CORS).
         let is_plain = head.get(head.method) == b"GET" && head.header("origin").is_none();
         let subscription = match is_plain {
-            true => self.hub.resume(id, request_digest(exchange)),
+            true => self.hub.resume(id, request_digest(exchange), exchange.client_ip()),
             false => None,
         };
         match subscription {
-            Some(subscription) => {
+            Some(Ok(subscription)) => {
                 exchange.begin_events(Box::new(SubscriptionFeeder(subscription)));
                 Resumed::Answered
             }
+            Some(Err(refused)) => {
+                refuse(Arc::clone(exchange), refused);
+                Resumed::Answered
+            }
             None => self.admit(Instant::now()),
+        }
+    }
+}
+
+/// Says which limit the client has reached.
+fn refuse(exchange: Arc<Exchange>, refused: Refused) {
+    match refused {
+        Refused::TooManyOfClient => {
+            exchange.refuse(429, "Your address has too many event streams (client_streams_max).");
+        }
+        Refused::TooMany => {
+            exchange.refuse(503, "The server has too many event streams; try again.")
         }
     }
 }
@@ -153,8 +169,16 @@ impl RbLive {
         let id = exchange.head().header("last-event-id");
         let id = id.or(page_id.as_deref().map(str::as_bytes));
         let digest = request_digest(&exchange);
-        let subscription = run(|| hub.subscribe(&names, id, history, digest, max_age))?;
-        request.begin_fed(status, headers, Box::new(SubscriptionFeeder(subscription)))
+        let client = exchange.client_ip();
+        match run(|| hub.subscribe(&names, id, history, digest, max_age, client))? {
+            Ok(subscription) => {
+                request.begin_fed(status, headers, Box::new(SubscriptionFeeder(subscription)))
+            }
+            Err(refused) => {
+                refuse(request.take()?, refused);
+                Ok(true)
+            }
+        }
     }
 
     /// Ends all streams of a name, in all processes.

@@ -151,9 +151,10 @@ module Chaton
         figures = @status["event_streams"].to_h
         return [] if figures.values.all?(0)
 
-        open, sent, gaps, lag, kept, bytes = figures.values_at("open", "delivered", "gaps", "lag", "history_messages",
-                                                               "history_bytes")
+        open, sent, gaps, refused, lag, kept, bytes =
+          figures.values_at("open", "delivered", "gaps", "refused", "lag", "history_messages", "history_bytes")
         facts = ["#{line(open)} open", "#{line(sent)} events sent", "#{line(gaps)} gaps",
+                 *("#{line(refused)} clients refused" if refused.to_i.positive?),
                  "the slowest is #{line(lag)} messages behind",
                  "history of #{line(kept)} messages in #{amount("", bytes)}"]
         [fold("event streams:", facts)]

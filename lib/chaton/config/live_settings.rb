@@ -16,6 +16,7 @@ module Chaton
       def document
         JSON.generate({ path: file, history_messages: history_messages,
                         history_bytes: history_bytes, history_s: history_s, ping_s: ping_s, slow_client: slow_client,
+                        client_streams_max: client_streams_max,
                         drain_s: drain_s })
       end
     end

@@ -293,6 +293,11 @@ impl Scrape {
             ("deliveries", all.delivered, "Events that were sent, for each connection"),
             ("gaps", all.gaps, "Times that a client was told that it has missed messages"),
             ("resumes", all.resumed, "Clients that came back without the application"),
+            (
+                "refusals",
+                all.refused,
+                "Clients that got no event stream, because there were too many",
+            ),
         ];
         for (name, value, help) in counters {
             let name = format!("event_stream_{name}");

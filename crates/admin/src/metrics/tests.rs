@@ -122,7 +122,7 @@ fn the_sample_has_all_metrics() {
     let text = sample().unwrap();
     assert!(text.ends_with("# EOF\n") && text.contains("class=\"HardJob\""), "{text}");
     let heads = text.lines().filter(|line| line.starts_with("# HELP ")).count();
-    assert_eq!(heads, 59, "{text}");
+    assert_eq!(heads, 60, "{text}");
 }
 
 fn entry(slot: usize, state: WorkerPhase) -> WorkerEntry {

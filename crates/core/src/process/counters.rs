@@ -173,6 +173,8 @@ pub struct LiveCounters {
     pub gaps: AtomicU64,
     /// Clients that came back without the application.
     pub resumed: AtomicU64,
+    /// Clients that got no stream, because there were too many.
+    pub refused: AtomicU64,
 }
 
 /// What Kafka's clients do with one broker.

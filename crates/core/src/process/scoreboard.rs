@@ -24,7 +24,7 @@ use crate::shared_mapping::{Layout, SharedMapping};
 /// counters of four more elements are the names of what is counted: of jobs, topics, brokers and certificates.
 const LAYOUT: Layout = Layout {
     magic: *b"chatscor",
-    version: 12,
+    version: 13,
     element_bytes: size_of::<WorkerGauges>() + size_of::<WorkCounters>(),
 };
 /// Tables of names behind the slots.
@@ -271,17 +271,20 @@ pub struct EventStreams {
     pub gaps: u64,
     /// Clients that came back without the application.
     pub resumed: u64,
+    /// Clients that got no stream, because there were too many.
+    pub refused: u64,
 }
 
 impl EventStreams {
     /// All figures, with their names in `status`.
-    pub fn figures(&self) -> [(&'static str, u64); 7] {
+    pub fn figures(&self) -> [(&'static str, u64); 8] {
         [
             ("open", self.open),
             ("lag", self.lag),
             ("delivered", self.delivered),
             ("gaps", self.gaps),
             ("resumed", self.resumed),
+            ("refused", self.refused),
             ("history_messages", self.history_messages),
             ("history_bytes", self.history_bytes),
         ]
@@ -436,6 +439,7 @@ impl Scoreboard {
             all.delivered += counters.delivered.load(Relaxed);
             all.gaps += counters.gaps.load(Relaxed);
             all.resumed += counters.resumed.load(Relaxed);
+            all.refused += counters.refused.load(Relaxed);
         }
         all
     }

@@ -125,7 +125,11 @@ impl Request {
         Ok(head)
     }
 
-    fn take(&self) -> Result<Arc<Exchange>, Error> {
+    /// The exchange, which this object loses.
+    ///
+    /// # Errors
+    /// When it has none any more, and `Chaton::ForkedError` in a forked child.
+    pub fn take(&self) -> Result<Arc<Exchange>, Error> {
         self.check_process()?;
         self.exchange.take().ok_or_else(error::closed)
     }

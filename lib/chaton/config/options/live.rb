@@ -26,7 +26,10 @@ module Chaton
         Option.in(:live, :slow_client, :live, Types::OneOf.new(:gap, :close), :gap,
                   "What happens to a client that reads so slowly that a thousand messages or a megabyte wait for it: " \
                   "gap: it catches up from what is kept, and gets the event `gap` if it has missed messages; close: " \
-                  "its connection is closed.")
+                  "its connection is closed."),
+        Option.in(:live, :client_streams_max, :live, Types::Number.new(1..1_000_000), 1000,
+                  "Open event streams that one client address, or one network of IPv6 (/64), may have in a worker; " \
+                  "further ones are answered 429. Addresses of private networks and of this machine are not counted.")
       ].freeze
     end
   end
