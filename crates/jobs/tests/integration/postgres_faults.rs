@@ -12,7 +12,9 @@ use chaton_core::engine::{Engine as _, Feed};
 use chaton_jobs::engine::{Engine, Job};
 use chaton_jobs::outcome::Outcome;
 use chaton_jobs::push_buffer::PushBuffer;
-use chaton_jobs::store::{open, JobLocation, NewJob, Store, StoreErrorKind, StoreOptions};
+use chaton_jobs::store::{
+    open, postgres, JobLocation, NewJob, Store, StoreErrorKind, StoreOptions,
+};
 use parking_lot::Mutex;
 
 /// Kills of the server in one run, and in that of a night.
@@ -82,23 +84,61 @@ fn revoked_rights_are_named_and_come_back() {
     push_one(&mut *store, "b", None).unwrap();
 }
 
+/// The tables of the first version, with a job in each place.
+const FIRST: &str = r#"
+    INSERT INTO chaton.queues(name) VALUES('q');
+    INSERT INTO chaton.owners(identity, place, beat_at) VALUES('old:1:a', 'b 1 1 1 0 0', now() - interval '1 day');
+    INSERT INTO chaton.jobs(place, queue, at, owner, ticket, payload)
+    SELECT place, 'q', CASE WHEN place>1 THEN 1 END, CASE place WHEN 1 THEN 'old:1:a' END,
+        CASE place WHEN 1 THEN 7 END, convert_to(format('{"class":"A","args":[],"jid":"%s","queue":"q"}', place), 'UTF8')
+    FROM generate_series(0, 4) place;
+"#;
+
+#[test]
+fn tables_of_the_first_version_are_brought_up_to_date() {
+    let server = TestPostgres::shared();
+    let database = server.database();
+    let sql = |text: &str| server.psql(&database, text).unwrap();
+    let steps = postgres::schema();
+    sql(&format!("{}{};UPDATE chaton.version SET number=1;{FIRST}", steps[0], steps[1]));
+    let lease = Duration::from_secs(5);
+    let (engine, feed) = start(StoreOptions { lease, ..options(server, &database) });
+    // All but the dead one.
+    feed.wait_for("jobs of all places", || feed.ran() == 4);
+    engine.stop();
+    assert_eq!(sql("SELECT count(*), min(place) FROM chaton.jobs"), "1|4");
+    assert_eq!(sql("SELECT number FROM chaton.version"), (steps.len() - 1).to_string());
+}
+
+/// What a later release does when its first process connects.
+const LATER: &str = "BEGIN; SELECT pg_advisory_xact_lock(1128812110, 0); SET LOCAL lock_timeout='5s';
+    DO $$ DECLARE t record; BEGIN FOR t IN SELECT oid::regclass AS name FROM pg_class
+        WHERE relnamespace='chaton'::regnamespace AND relkind='r' LOOP
+        EXECUTE format('ALTER TABLE %s ADD COLUMN later int NOT NULL DEFAULT 1', t.name); END LOOP; END $$;
+    UPDATE chaton.version SET number=99; COMMIT";
+
 #[test]
 fn processes_of_two_releases_use_the_same_tables() {
     let server = TestPostgres::shared();
     let database = server.database();
-    let mut one = open(&options(server, &database)).unwrap().store();
-    push_one(&mut *one, "a", None).unwrap();
-    // As a later release leaves them.
-    server
-        .psql(
-            &database,
-            "UPDATE chaton.version SET number=99; ALTER TABLE chaton.jobs ADD COLUMN later int",
-        )
-        .unwrap();
-    let mut again = open(&options(server, &database)).unwrap().store();
-    push_one(&mut *again, "b", None).unwrap();
-    assert_eq!(again.stats().unwrap().enqueued, 2);
-    assert_eq!(server.psql(&database, "SELECT number FROM chaton.version").unwrap(), "99");
+    let options = options(server, &database);
+    let (engine, feed) = start(options.clone());
+    Pusher::during(&options, &feed, |pusher| {
+        let more = || {
+            let (stored, ran) = (pusher.stored(), feed.ran());
+            feed.wait_for("jobs", || pusher.stored() > stored + 50 && feed.ran() > ran + 50);
+        };
+        more();
+        server.psql(&database, LATER).unwrap();
+        more();
+        let mut again = open(&options).unwrap().store();
+        assert_eq!(again.migrate().unwrap(), postgres::schema().len() as i64 - 1);
+        again.stats().unwrap();
+        assert_eq!(server.psql(&database, "SELECT number FROM chaton.version").unwrap(), "99");
+        assert_eq!(pusher.failed.load(Ordering::Relaxed), 0);
+    });
+    assert_eq!(feed.lines_with(""), 0, "{:?}", feed.lines.lock());
+    engine.stop();
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::connection::{args, Call};
 use super::jobs::Result;
+use crate::store::error::{StoreError, StoreErrorKind};
 
 /// The oldest supported version, as the server numbers it.
 const VERSION_MIN: i32 = 150_000;
@@ -69,6 +70,28 @@ pub(super) fn snapshot(call: &mut Call<'_>, max_s: f64) -> Result<Option<String>
         format!(
             "PostgreSQL: the transaction of process {pid} ({name}) is open for {age_s} s, so that finished jobs \
              cannot be removed and claims get slower; end it, or set idle_in_transaction_session_timeout"
+        )
+    }))
+}
+
+/// A transaction that reads the tables, so that they cannot be brought up to date.
+pub(super) fn reader(call: &mut Call<'_>) -> Result<Option<StoreError>> {
+    let row = call.one(
+        "SELECT a.pid, coalesce(application_name, ''), extract(epoch FROM clock_timestamp()-xact_start)::bigint
+         FROM pg_locks l JOIN pg_class c ON c.oid=l.relation AND l.database=(SELECT oid FROM pg_database
+         WHERE datname=current_database()) JOIN pg_stat_activity a ON a.pid=l.pid
+         WHERE c.relnamespace='chaton'::regnamespace AND granted AND a.pid<>pg_backend_pid()
+         ORDER BY xact_start LIMIT 1",
+        &[],
+    )?;
+    Ok(row.map(|row| {
+        let (pid, name, age_s): (i32, String, i64) = (row.get(0), row.get(1), row.get(2));
+        StoreError::new(
+            StoreErrorKind::Busy,
+            format!(
+                "PostgreSQL: the transaction of process {pid} ({name}), open for {age_s} s, keeps the tables from being \
+                 brought up to date; end it, or wait: processes of the release before work on"
+            ),
         )
     }))
 }

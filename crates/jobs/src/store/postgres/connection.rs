@@ -19,6 +19,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row};
 
 use super::address::{PostgresAddress, Tls};
+use super::advice;
 use super::errors::{Failure, Phase};
 use super::floors::Floors;
 use super::schema;
@@ -371,29 +372,49 @@ impl Server {
                 return Ok(());
             }
         }
-        migrate(conn)
+        migrate(conn, schema::STEPS).map(drop)
     }
 
     /// Makes the tables or brings them up to date; returns the version.
-    pub fn migrate(&self) -> Result<i64> {
-        let made = Connection::open(self).and_then(|mut conn| migrate(&mut conn));
-        made.map_err(|failure| failure.into_error(&self.address.shown)).map(|()| schema::VERSION)
+    pub fn migrate(&self, steps: &[&str]) -> Result<i64> {
+        let made = Connection::open(self).and_then(|mut conn| migrate(&mut conn, steps));
+        made.map_err(|failure| failure.into_error(&self.address.shown))
     }
 }
 
-fn migrate(conn: &mut Connection) -> std::result::Result<(), Failure> {
+/// A step waits for so long to have a table for itself, since whoever comes later waits behind it ...
+const LOCK_MAX: Duration = Duration::from_millis(200);
+/// ... and is tried again after a pause, in which the release before works on, so often.
+const STEP_PAUSE: Duration = Duration::from_secs(2);
+const STEP_TRIES: u32 = 5;
+
+fn migrate(conn: &mut Connection, steps: &[&str]) -> std::result::Result<i64, Failure> {
     let mut call = Call::new(conn, Mode::Transaction, MIGRATE_MAX);
+    let version = steps.len() as i64;
     let done = (|| {
         call.script(schema::BEGIN)?;
-        let version = call.one("SELECT max(number) FROM chaton.version", &[])?;
-        let version = version.map_or(0, |row| row.get::<_, i64>(0));
-        for step in schema::STEPS.iter().skip(usize::try_from(version).unwrap_or(0)) {
-            call.script(step)?;
+        let found = call.one("SELECT max(number) FROM chaton.version", &[])?;
+        let found = found.map_or(0, |row| row.get::<_, i64>(0));
+        let rest = steps.iter().skip(usize::try_from(found).unwrap_or(0));
+        let begin = format!("SAVEPOINT step; SET LOCAL lock_timeout={}", LOCK_MAX.as_millis());
+        let script = rest.fold(begin, |script, step| script + ";" + step);
+        let again = format!("ROLLBACK TO step; SELECT pg_sleep({})", STEP_PAUSE.as_secs());
+        let mut tries = 1;
+        while let Err(failure) = call.script(&script) {
+            if !failure.is_late_lock() {
+                return Err(failure);
+            }
+            if tries == STEP_TRIES {
+                call.script("ROLLBACK TO step")?;
+                return Err(advice::reader(&mut call)?.map_or(failure, Failure::Store));
+            }
+            tries += 1;
+            call.script(&again)?;
         }
-        call.run("UPDATE chaton.version SET number=$1 WHERE number<$1", args![schema::VERSION])
+        call.run("UPDATE chaton.version SET number=$1 WHERE number<$1", args![version])
     })();
     match done {
-        Ok(_) => call.commit(),
+        Ok(_) => call.commit().map(|()| version),
         Err(failure) => {
             call.rollback()?;
             Err(failure)

@@ -55,6 +55,11 @@ impl Failure {
         )
     }
 
+    /// Another session has held a lock for longer than `lock_timeout`.
+    pub fn is_late_lock(&self) -> bool {
+        matches!(self, Self::Server(error, _) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE))
+    }
+
     /// What else is on the connection is not known any more.
     pub fn loses_connection(&self) -> bool {
         match self {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::connection::{args, Call, Mode, Server};
 use super::errors::Failure;
 use super::jobs::{is_plain, plain_tickets};
-use super::{advice, batches, inspect, jobs, limits, lines, owners};
+use super::{advice, batches, inspect, jobs, limits, lines, owners, schema};
 use crate::outcome::Ack;
 use crate::store::clock::unix_s;
 use crate::store::error::StoreError;
@@ -311,7 +311,7 @@ impl Store for PostgresStore {
     }
 
     fn migrate(&mut self) -> Result<i64> {
-        self.server.migrate()
+        self.server.migrate(schema::STEPS)
     }
 
     fn backup(&mut self, _path: &str, _progress: &mut dyn FnMut(u64, u64)) -> Result<()> {

@@ -48,8 +48,11 @@ impl StoreFactory for TemporaryStore {
     }
 }
 
+/// With what a later release adds to each table: its processes run beside those of this one.
 fn fresh() -> Arc<dyn StoreFactory> {
-    Arc::new(TemporaryStore::new(|_| {}))
+    let store = TemporaryStore::new(|_| {});
+    bring_up_to_date(&store).unwrap();
+    Arc::new(store)
 }
 
 conformance!(fresh);
@@ -114,6 +117,56 @@ fn a_job_whose_push_commits_long_after_the_others_is_claimed() {
     assert!(watch.arm(&queues).unwrap().ready, "the watch has not found it");
     assert_eq!(claim(&mut jobs)[0].payload, b"late");
     assert!(!watch.arm(&queues).unwrap().ready);
+}
+
+/// What a later release adds.
+const LATER: &str = "DO $$ DECLARE name text; BEGIN
+    FOR name IN SELECT oid::regclass FROM pg_class WHERE relnamespace='chaton'::regnamespace AND relkind='r' LOOP
+    EXECUTE format('ALTER TABLE %s ADD COLUMN later int NOT NULL DEFAULT 1', name); END LOOP; END $$";
+
+/// As a process of a later release does when it connects first.
+fn bring_up_to_date(store: &TemporaryStore) -> Result<i64> {
+    let options = StoreOptions::for_tests(TestPostgres::shared().url(&store.database));
+    let address = PostgresAddress::read(&options)?;
+    Server::new(address, Arc::new(options)).migrate(&[schema::STEPS, &[LATER]].concat())
+}
+
+#[test]
+fn a_dump_keeps_the_tables_as_they_are_and_jobs_go_on() {
+    let store = TemporaryStore::new(|_| {});
+    let mut old = store.store();
+    let job = NewJob { queue: "q", payload: b"{}", at: None, lock: None, bid: None };
+    old.push(&[job.clone()]).unwrap();
+    let server = TestPostgres::shared();
+    let dump = "BEGIN; SELECT count(*) FROM chaton.jobs; SELECT pg_advisory_lock(8), pg_sleep(601)";
+    let mut dump = server.session(&store.database, dump);
+    let began = Instant::now();
+    let holds = "SELECT count(*) FROM pg_locks WHERE locktype='advisory' AND objid=8 AND granted";
+    while server.psql(&store.database, holds).as_deref() != Some("1") {
+        assert!(began.elapsed() < Duration::from_secs(20), "it does not read");
+    }
+    std::thread::scope(|scope| {
+        let later = scope.spawn(|| bring_up_to_date(&store));
+        let mut longest = Duration::ZERO;
+        while !later.is_finished() {
+            let began = Instant::now();
+            old.push(&[job.clone()]).unwrap();
+            longest = longest.max(began.elapsed());
+        }
+        let error = later.join().unwrap().unwrap_err();
+        assert_eq!(error.kind, StoreErrorKind::Busy);
+        assert!(error.message.contains("(psql)"), "{error}");
+        println!("longest push: {longest:?}");
+        assert!(longest < Duration::from_secs(2), "{longest:?}");
+    });
+    dump.kill().unwrap();
+    dump.wait().unwrap();
+    let terminate =
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(601)%'
+        AND pid<>pg_backend_pid() AND datname=current_database()";
+    server.psql(&store.database, terminate);
+    assert_eq!(bring_up_to_date(&store).unwrap(), schema::VERSION + 1);
+    old.push(&[job]).unwrap();
 }
 
 #[test]
