@@ -84,6 +84,7 @@ module Chaton
       # | `limit:` | `{key:, concurrency: 5}`, `{key:, rate: 10, per: 60}` or `{key:, bucket: 10, per: 60}` |
       # | `deadline:` | seconds after which {Job#cancelled?} returns true |
       # | `enqueue_after_commit: false` | do not wait for ActiveRecord's transactions |
+      # | `transaction: true` | the job is one transaction, where its store is ActiveRecord's PostgreSQL |
       #
       # Any other key is kept in the job's document.
       #

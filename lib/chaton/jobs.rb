@@ -29,6 +29,7 @@ module Chaton
     autoload :JobSet, "chaton/jobs/job_set"
     autoload :Limits, "chaton/jobs/limits"
     autoload :Options, "chaton/jobs/options"
+    autoload :OwnWork, "chaton/jobs/own_work"
     autoload :PostgresTables, "chaton/jobs/postgres_tables"
     autoload :ProcessSet, "chaton/jobs/process_set"
     autoload :Queue, "chaton/jobs/queue"

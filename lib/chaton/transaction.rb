@@ -5,8 +5,8 @@ require_relative "errors"
 module Chaton
   # What the blocks of {Chaton.transaction} in one job or batch hold back: jobs and records, until they are written with
   # the acknowledgement of the job or the commit of the batch. It is chosen by where the end of the work is stored: here
-  # a SQLite file of jobs and records. (A store inside the application's database would write at once, on its
-  # connection, and roll back; callers of {Chaton.transaction} would see no difference.)
+  # a SQLite file of jobs and records. Where jobs are in the application's own PostgreSQL, the whole job is one
+  # transaction there ({Jobs::OwnWork}).
   class Transaction
     # Fiber-local key of the transaction whose block runs.
     OPEN = :chaton_transaction
@@ -32,7 +32,7 @@ module Chaton
       # @return [Object] what the block returns
       # @private
       def run
-        return yield if current || testing?
+        return yield if current || Jobs::OwnWork.running? || testing?
 
         held = held_by_work
         before = held.mark
@@ -43,6 +43,33 @@ module Chaton
       ensure
         Thread.current[OPEN] = nil if before
         held.return_to(before) if before && !ended
+      end
+
+      # Runs a job with `options transaction: true`.
+      #
+      # @return [Object, nil] what the block returns
+      # @private
+      def work(&block)
+        job = WorkHandler.current_work unless testing?
+        return yield unless job
+        return run(&block) if Jobs.settings.store_file
+
+        Jobs.client.work(job, &block)
+      end
+
+      # Refuses to start where jobs with `options transaction: true` cannot run.
+      #
+      # @raise [ConfigError] naming them
+      # @private
+      def check_jobs
+        names = Jobs.setup.with_transaction
+        return if names.empty?
+
+        Jobs.settings.store_file ? check_file(Jobs.settings, Streams.settings) : Jobs.client.check_work
+      rescue ConfigError => e
+        raise ConfigError, "#{names.join(", ")}: #{e.message}"
+      rescue StandardError
+        # The database does not answer. Each run asks again.
       end
 
       # What was held back for this job or batch; called at its end.
@@ -123,7 +150,8 @@ module Chaton
         file = jobs.store_file or
           raise ConfigError, "Chaton.transaction needs jobs and records in one SQLite file, and jobs are in " \
                              "#{jobs.store_shown}: write jobs { store \"sqlite://storage/chaton.db\" } and streams { " \
-                             "broker \"sqlite://storage/chaton.db\" }"
+                             "broker \"sqlite://storage/chaton.db\" }; with jobs in the PostgreSQL of ActiveRecord, " \
+                             "write options transaction: true in the job's class instead"
         raise ConfigError, "Chaton.transaction needs jobs and records in one file, and records are in " \
                            "#{streams.broker}: write streams { broker \"sqlite://#{file}\" }"
       end

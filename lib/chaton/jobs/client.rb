@@ -56,6 +56,16 @@ module Chaton
       # @private
       def own_transaction? = !@own.connection.nil?
 
+      # Runs a job in a transaction of the application.
+      #
+      # @see OwnWork
+      # @private
+      def work(job, &block) = OwnWork.new(@own, @native, job).run(&block)
+
+      # @raise [ConfigError] {#work} cannot
+      # @private
+      def check_work = @own.pool
+
       # Enqueues one job of a class.
       #
       # @param at [Float, nil] when it is due; nil: now

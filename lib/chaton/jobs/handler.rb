@@ -47,7 +47,7 @@ module Chaton
         @log.debug("job started", **facts(job)) if @debug
         names = job_class.lost_options(job) and warn_of_lost(names, job)
         unlock(job) if job_class.unlocks_first?
-        job.bid ? perform_in_batch(job, instance) : perform(job, instance)
+        job.bid ? perform_in_batch(job, instance, job_class) : perform(job, instance, job_class)
         # An interrupted iteration has requeued itself.
         end_job(job) if job.open?
       rescue Exception => e # rubocop:disable Lint/RescueException -- `exit` in a job must not end the worker
@@ -74,21 +74,24 @@ module Chaton
         @log.exception(e, "a lock was not released before its job began; it will be soon after", jid: job.jid)
       end
 
-      def perform(job, instance)
+      def perform(job, instance, job_class)
         gem_chain = SidekiqGem.server_chain if defined?(::Sidekiq::VERSION) && !defined?(::Sidekiq::CHATON)
-        return instance.perform(*job.args) if gem_chain.nil? && @setup.server_middleware.empty?
+        plain = gem_chain.nil? && @setup.server_middleware.empty?
+        return instance.perform(*job.args) if plain && !job_class.in_transaction?
+        return Transaction.work { instance.perform(*job.args) } if plain
 
         hash = Telemetry::Traces.into(JSON.parse(job.payload, max_nesting: false))
         queue = job.queue
-        work = -> { instance.perform(*hash["args"]) }
+        perform = -> { instance.perform(*hash["args"]) }
+        work = job_class.in_transaction? ? -> { Transaction.work(&perform) } : perform
         @setup.server_middleware.invoke(instance, hash, queue) do
           gem_chain ? gem_chain.invoke(instance, hash, queue, &work) : work.call
         end
       end
 
-      def perform_in_batch(job, instance)
+      def perform_in_batch(job, instance, job_class)
         Thread.current[PARENT] = job.bid
-        perform(job, instance)
+        perform(job, instance, job_class)
       ensure
         Thread.current[PARENT] = nil
       end

@@ -34,11 +34,18 @@ module Chaton
         @context = !@ours && @klass.method_defined?(:_context=)
         options = @klass.respond_to?(:get_sidekiq_options) ? @klass.get_sidekiq_options : {}
         @lost = options.keys & Options::EXTRA unless @ours
+        @in_transaction = @ours && @klass.declared.options["transaction"] == true
+        if @in_transaction && @klass.include?(IterableJob)
+          raise ConfigError, "#{name}: an iterable job runs for too long to be one transaction; leave out transaction:"
+        end
         @unlocks_first = !options["unique_for"].nil? && options["unique_until"].to_s == "start"
       end
 
       # @return [Boolean] whether a job's lock is released before the job begins
       def unlocks_first? = @unlocks_first
+
+      # @return [Boolean] whether the job is one transaction
+      def in_transaction? = @in_transaction
 
       # @return [Array<String>, nil] once: options of the class that were not applied to this job, because the sidekiq
       #   gem pushed it in a process without Chaton

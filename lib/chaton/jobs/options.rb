@@ -13,7 +13,7 @@ module Chaton
       # Options that are written under the key "chaton" ({Extra}).
       EXTRA = %w[unique_for unique_until limit expires_in deadline].freeze
       # Options for the client; they are not in the document.
-      CLIENT = %w[enqueue_after_commit pool].freeze
+      CLIENT = %w[enqueue_after_commit pool transaction].freeze
       KNOWN = (%w[queue retry dead backtrace tags retry_for retry_queue] + EXTRA + CLIENT).freeze
       # Letters in which a misspelt option may differ: in short names, and in others.
       SLIP = { short: 1, long: 2 }.freeze
@@ -56,6 +56,7 @@ module Chaton
                                "for the job document must not look so much like it.)"
         end
         check_values(given, owner)
+        note_transaction(given, owner) if given.key?("transaction")
         given
       end
 
@@ -67,6 +68,17 @@ module Chaton
           .select { |distance, _| distance <= slips }.min&.last
       end
       private_class_method :nearest
+
+      # Workers check at their start whether such classes can run.
+      def self.note_transaction(given, owner)
+        value = given["transaction"]
+        unless [true, false].include?(value)
+          raise ArgumentError, "#{owner}: transaction is #{value.inspect}; it must be true or false"
+        end
+
+        Jobs.setup.with_transaction |= [owner] if value
+      end
+      private_class_method :note_transaction
 
       def self.check_values(given, owner)
         wrong = lambda do |key, wanted|

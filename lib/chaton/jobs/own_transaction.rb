@@ -55,6 +55,26 @@ module Chaton
         holders
       end
 
+      # @return [ActiveRecord::ConnectionAdapters::ConnectionPool] of the store's database
+      # @raise [ConfigError] there is none
+      # @private
+      def pool
+        pools = possible? && defined?(::ActiveRecord::Base) ? AfterCommit.pools : []
+        pools.find { |pool| @ours.key?(pool) ? @ours[pool] == :ours : pool.with_connection { |one| ours?(one) } } or
+          raise ConfigError, "options transaction: true needs jobs in the PostgreSQL database of ActiveRecord (jobs " \
+                             "{ store :active_record }), or jobs and records in one SQLite file; they are in " \
+                             "#{Jobs.settings.store_shown}"
+      end
+
+      # @return [Object, nil] the first value of the first row
+      # @private
+      def value(connection, sql)
+        return connection.exec_query(sql, "Chaton").rows.dig(0, 0) if active_record?(connection)
+        return connection.exec(sql).values.dig(0, 0) if connection.respond_to?(:exec)
+
+        connection.fetch(sql).first&.values&.first
+      end
+
       private
 
       def possible?
@@ -81,14 +101,6 @@ module Chaton
       end
 
       def active_record?(connection) = connection.respond_to?(:exec_query)
-
-      # @return [Object, nil] the first value of the first row
-      def value(connection, sql)
-        return connection.exec_query(sql, "Chaton").rows.dig(0, 0) if active_record?(connection)
-        return connection.exec(sql).values.dig(0, 0) if connection.respond_to?(:exec)
-
-        connection.fetch(sql).first&.values&.first
-      end
 
       # Commits of several threads at once are told of by one of them.
       def tell(queues)

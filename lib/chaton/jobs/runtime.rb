@@ -46,7 +46,12 @@ module Chaton
         end
 
         # Runs the blocks for :startup, before a worker claims jobs.
-        def startup(log) = fire(:startup, log)
+        #
+        # @raise [ConfigError] jobs with `options transaction: true` cannot run
+        def startup(log)
+          Transaction.check_jobs
+          fire(:startup, log)
+        end
 
         # Runs the blocks for :heartbeat and :beat on a thread, if there are any, from now on until {ended}.
         def start_beats(log)

@@ -18,12 +18,17 @@ module Chaton
       # @private
       attr_accessor :complex_arguments
 
+      # @return [Array<String>] names of job classes with `options transaction: true`
+      # @private
+      attr_accessor :with_transaction
+
       # @return [Hash{Symbol=>Object}] what {#store} was given
       # @private
       attr_reader :given
 
       def initialize
         @given = {}
+        @with_transaction = []
         @client_middleware = Chain.new
         @server_middleware = Chain.new
         @error_handlers = []

@@ -56,6 +56,9 @@ module Chaton
         nil
       end
 
+      # @return [Array] pools of connections for writing, of which none need have been used
+      def pools = ::ActiveRecord::Base.connection_handler.connection_pool_list(::ActiveRecord::Base.current_role)
+
       private
 
       def listen(transaction, step, rolled_back)

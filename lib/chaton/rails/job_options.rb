@@ -29,7 +29,7 @@ module Chaton
     # Methods of a job class.
     module ClassMethods
       # Sets options, which are inherited: `unique_for:`, `unique_until:`, `limit:`, `expires_in:`, `deadline:`,
-      # `retry:`, `tags:` and the others of {Job::ClassMethods#options}. Blocks get the job's arguments.
+      # `transaction:`, `retry:`, `tags:` and the others of {Job::ClassMethods#options}. Blocks get the job's arguments.
       #
       # @example
       #   class SyncJob < ApplicationJob
@@ -44,8 +44,17 @@ module Chaton
         key = (ELSEWHERE.keys & given.keys).first
         raise ArgumentError, "#{name}: chaton_options takes no #{key}:; write #{ELSEWHERE[key]}" if key
 
+        run_in_transactions if given["transaction"] && !chaton_job_options.key?("transaction")
         self.chaton_job_options = chaton_job_options.merge(given).freeze
       end
+
+      # Callbacks that are declared before it run outside of the transaction, and so do `retry_on` and `discard_on`.
+      def run_in_transactions
+        around_perform do |job, block|
+          job.class.chaton_options["transaction"] ? Transaction.work(&block) : block.call
+        end
+      end
+      private :run_in_transactions
 
       # Runs at most some jobs of equal keys at once, as Solid Queue does; more of them wait.
       #

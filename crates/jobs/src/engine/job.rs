@@ -109,6 +109,11 @@ impl Job {
         &self.doc
     }
 
+    /// Its owner in the store.
+    pub fn owner(&self) -> &str {
+        self.owner.name()
+    }
+
     /// Its number in this engine's in-flight set.
     pub fn ticket(&self) -> u64 {
         self.ticket

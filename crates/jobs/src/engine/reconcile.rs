@@ -59,14 +59,12 @@ fn compare(
             found.ended.len(),
         ));
     }
-    if !found.missing.is_empty() {
-        let restored = store.restore(owner, &found.missing)?;
-        if restored > 0 {
-            state.feed.warn(&format!(
-                "jobs: the store lost its last writes: {restored} jobs that are in hand were not in \
-                 flight any more and are put back"
-            ));
-        }
+    let restored = store.restore(owner, &found.missing)?;
+    if restored > 0 {
+        state.feed.warn(&format!(
+            "jobs: the store lost its last writes: {restored} jobs that are in hand were not in flight any more \
+             and are put back"
+        ));
     }
     Ok(found.lost_claims)
 }

@@ -138,8 +138,7 @@ pub trait Store: Send {
 
     /// Puts jobs that an owner has in hand back into its in-flight set where the store has lost them.
     /// A job that is at the front of its queue or in a set is left there, since it will be claimed; PostgreSQL takes
-    /// it out of the queue.
-    /// Returns how many were put back.
+    /// it out of the queue. Called behind a new connection, also without jobs. Returns how many were put back.
     fn restore(&mut self, _owner: &str, _jobs: &[ClaimedJob]) -> Result<usize> {
         Ok(0)
     }
@@ -326,6 +325,15 @@ pub trait OwnTransactions {
 
     /// The query that takes a lock. Its answer is NULL, or the job that holds it, which is empty if it is not known.
     fn lock(&self, lock: &NewLock<'_>) -> String;
+
+    /// The query that ends a claimed job, as the transaction's last one. No row: the job is not that owner's any more,
+    /// and the transaction has to be rolled back. The job is to be acknowledged after the COMMIT; whatever else becomes
+    /// of it, its process's death or another outcome, is taken for that.
+    fn end(&self, owner: &str, ticket: u64) -> String;
+
+    /// Whether [`OwnTransactions::end`] was committed; waits for a transaction that is still open. `None`: the job
+    /// is not the owner's any more.
+    fn has_ended(&mut self, owner: &str, ticket: u64) -> Result<Option<bool>>;
 
     /// Wakes those that wait for jobs of these queues; after the COMMIT.
     fn announce(&mut self, queues: &[&str]) -> Result<()>;

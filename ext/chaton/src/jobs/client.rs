@@ -13,11 +13,13 @@ use chaton_jobs::store::{
 };
 use magnus::block::Proc;
 use magnus::scan_args::scan_args;
+use magnus::typed_data::Obj;
 use magnus::{
     function, method, prelude::*, Error, RArray, RHash, RModule, RString, Ruby, TryConvert, Value,
 };
 
 use super::document::{self, add_context, DueTimes, JobTemplate};
+use super::job::RbJob;
 use super::store_connections::StoreConnections;
 use super::to_ruby;
 use crate::convert::{copy, seconds, text};
@@ -252,6 +254,18 @@ impl RbJobsClient {
     fn own_lock(&self, key: String, jid: String, ttl_s: f64) -> Result<String, Error> {
         let ttl = seconds("ttl_s of the lock", ttl_s)?;
         self.own(|own| Ok(own.lock(&NewLock { key: &key, jid: &jid, ttl })))
+    }
+
+    /// `own_end(job)`: the query that ends the job.
+    fn own_end(&self, job: Obj<RbJob>) -> Result<String, Error> {
+        let (owner, ticket) = job.entry()?;
+        self.own(|own| Ok(own.end(owner, ticket)))
+    }
+
+    /// `own_ended(job)`: whether it was committed; nil for a job that is not this process's any more.
+    fn own_ended(&self, job: Obj<RbJob>) -> Result<Option<bool>, Error> {
+        let (owner, ticket) = job.entry()?;
+        self.own(|own| own.has_ended(owner, ticket))
     }
 
     fn announce(&self, queues: Vec<String>) -> Result<(), Error> {
@@ -552,6 +566,8 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     class.define_method("own_database", method!(RbJobsClient::own_database, 0))?;
     class.define_method("own_push", method!(RbJobsClient::own_push, 1))?;
     class.define_method("own_lock", method!(RbJobsClient::own_lock, 3))?;
+    class.define_method("own_end", method!(RbJobsClient::own_end, 1))?;
+    class.define_method("own_ended", method!(RbJobsClient::own_ended, 1))?;
     class.define_method("announce", method!(RbJobsClient::announce, 1))?;
     class.define_method("push_once", method!(RbJobsClient::push_once, 4))?;
     class.define_method("vacuum", method!(RbJobsClient::vacuum, 1))?;

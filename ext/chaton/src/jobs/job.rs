@@ -129,6 +129,20 @@ impl RbJob {
         Ok(())
     }
 
+    /// Owner and ticket of the job, which this process runs.
+    ///
+    /// # Errors
+    /// `Chaton::Error` in a child of this process, or when it has ended.
+    pub fn entry(&self) -> Result<(&str, u64), Error> {
+        if self.made_in != handle::generation() {
+            return Err(error::forked());
+        }
+        if self.ended.get() {
+            return Err(error::job_ended());
+        }
+        Ok((self.job.owner(), self.job.ticket()))
+    }
+
     /// Acknowledges it, pushes jobs and writes what is enlisted, in one transaction. The job goes on if it fails.
     ///
     /// # Errors
@@ -139,12 +153,7 @@ impl RbJob {
         pushes: &[NewJob<'_>],
         enlisted: &dyn Enlisted,
     ) -> Result<(), Error> {
-        if self.made_in != handle::generation() {
-            return Err(error::forked());
-        }
-        if self.ended.get() {
-            return Err(error::job_ended());
-        }
+        self.entry()?;
         self.job.commit(|owner, ack| {
             client.call(|store| store.commit(owner, ack, pushes, Some(enlisted)))
         })?;

@@ -170,6 +170,8 @@ pub(super) struct Server {
     pub tree: Tree,
     /// Where claims begin.
     pub floors: Mutex<Floors>,
+    /// Behind the last look for lost writes.
+    pub timeline: Mutex<Option<String>>,
     /// Connections that ended unasked: behind the next one there may be another server.
     losses: AtomicU64,
 }
@@ -206,6 +208,7 @@ impl Server {
             users: AtomicUsize::new(0),
             tree: Tree::default(),
             floors: Mutex::default(),
+            timeline: Mutex::default(),
             losses: AtomicU64::new(0),
         }
     }

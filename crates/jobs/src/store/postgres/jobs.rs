@@ -10,8 +10,8 @@ use super::connection::{args, Call};
 use super::errors::Failure;
 use super::floors::{waiting, Floors};
 use super::{batches, limits, lines};
-use crate::document::stamped;
-use crate::outcome::{Ack, BatchEvent, BatchUpdate, Outcome};
+use crate::document::{stamped, Document};
+use crate::outcome::{Ack, BatchEvent, BatchUpdate, Outcome, SideEffects};
 use crate::store::line::{called, lines_to_look_at};
 use crate::store::options::StoreOptions;
 use crate::store::payload::{named_queue, JobResources};
@@ -217,27 +217,53 @@ pub(super) fn ack_and_claim(
 
 /// `false` when the in-flight entry was gone.
 fn ack_one(call: &mut Call<'_>, owner: &str, ack: &Ack) -> Result<bool> {
-    let ticket = ack.ticket as i64;
-    let is_there = if ack.outcome.is_removal() {
+    let is_there = if ack.outcome == Outcome::Ack {
         call.any(
             "DELETE FROM chaton.jobs WHERE place=1 AND owner=$1 AND ticket=$2 RETURNING 1",
-            args![owner, ticket],
+            args![owner, ack.ticket as i64],
         )?
     } else {
         store_outcome(call, owner, ack)?
     };
-    let Some(effects) = ack.effects.as_ref().filter(|_| is_there) else { return Ok(is_there) };
+    if !is_there {
+        return ack_ended(call, owner, ack);
+    }
+    let Some(effects) = &ack.effects else { return Ok(true) };
+    apply(call, owner, ack.ticket, effects)?;
+    Ok(true)
+}
+
+/// A job that a transaction of the application has done and ended, though its process did not learn of it, or died:
+/// this, and nothing else, is its end.
+fn ack_ended(call: &mut Call<'_>, owner: &str, ack: &Ack) -> Result<bool> {
+    let ended = call.one(
+        "DELETE FROM chaton.jobs WHERE place=1 AND owner=$1 AND ticket=$2 AND ended RETURNING payload",
+        args![owner, ack.ticket as i64],
+    )?;
+    let Some(ended) = ended else { return Ok(false) };
+    let Ok(doc) = Document::parse(ended.get::<_, &[u8]>(0).into()) else { return Ok(true) };
+    // The time is that of rates, of which an end gives nothing back.
+    if let Some(effects) = SideEffects::of(&doc, Some(BatchEvent::Done), Some(0.0)) {
+        if effects.batch.is_some() {
+            limits::serialize_batches(call)?;
+        }
+        apply(call, owner, ack.ticket, &effects)?;
+    }
+    Ok(true)
+}
+
+fn apply(call: &mut Call<'_>, owner: &str, ticket: u64, effects: &SideEffects) -> Result<()> {
     if let Some((key, jid)) = &effects.unlock {
         limits::unlock(call, &[key.as_str()], &[jid.as_str()])?;
     }
     if !effects.release.is_empty() {
-        let holders = [limits::holder(owner, ack.ticket), called(&effects.jid)];
+        let holders = [limits::holder(owner, ticket), called(&effects.jid)];
         limits::release(call, &effects.release, &holders)?;
     }
     if let Some(update) = &effects.batch {
         batches::update(call, update)?;
     }
-    Ok(true)
+    Ok(())
 }
 
 /// Stores the job where its outcome says; `false` when the in-flight entry was gone.
@@ -245,7 +271,12 @@ fn store_outcome(call: &mut Call<'_>, owner: &str, ack: &Ack) -> Result<bool> {
     let ticket = ack.ticket as i64;
     let mut queue = Some(&*ack.queue).filter(|queue| !queue.is_empty()).map(String::from);
     let (place, at, payload): (i16, Option<f64>, Option<&[u8]>) = match &ack.outcome {
-        Outcome::Ack | Outcome::Discard => return Ok(false),
+        Outcome::Ack | Outcome::Discard => {
+            return call.any(
+                "DELETE FROM chaton.jobs WHERE place=1 AND owner=$1 AND ticket=$2 AND NOT ended RETURNING 1",
+                args![owner, ticket],
+            )
+        }
         Outcome::Retry { at, payload } => (3, Some(*at), Some(payload)),
         Outcome::Reschedule { at, payload } => (SCHEDULED, Some(*at), payload.as_deref()),
         Outcome::Wait(wait) => (SCHEDULED, Some(wait.at), Some(&wait.payload)),
@@ -268,7 +299,7 @@ fn store_outcome(call: &mut Call<'_>, owner: &str, ack: &Ack) -> Result<bool> {
     let moved = call.one(
         "UPDATE chaton.jobs SET place=$3, queue=$4, at=$5, payload=coalesce($6, payload), owner=NULL, ticket=NULL,
          id=CASE WHEN $3=0::int2 THEN -nextval('chaton.front') ELSE nextval('chaton.back') END
-         WHERE place=1 AND owner=$1 AND ticket=$2 RETURNING id",
+         WHERE place=1 AND owner=$1 AND ticket=$2 AND NOT ended RETURNING id",
         args![owner, ticket, place, queue, at, payload],
     )?;
     let Some(moved) = moved else { return Ok(false) };
@@ -520,9 +551,17 @@ pub(super) fn in_flight(call: &mut Call<'_>, owner: &str) -> Result<Vec<ClaimedJ
 }
 
 /// Puts jobs into an in-flight set that has lost them: out of the front of their queue, where they are if the claim was
-/// lost, or anew if their push was, too. Those in the schedule, the retry set or another owner's hands stay there.
-/// Returns how many.
-pub(super) fn restore(call: &mut Call<'_>, owner: &str, jobs: &[ClaimedJob]) -> Result<usize> {
+/// lost, or anew if their push `may_be_lost`, too. Those in the schedule, the retry set or another owner's hands stay
+/// there. Returns how many.
+///
+/// A crash loses no push, as its commit waits for the disk: a job that is nowhere was claimed and ended by another owner
+/// since.
+pub(super) fn restore(
+    call: &mut Call<'_>,
+    owner: &str,
+    jobs: &[ClaimedJob],
+    may_be_lost: bool,
+) -> Result<usize> {
     let tickets: Vec<i64> = jobs.iter().map(|job| job.ticket as i64).collect();
     let queues: Vec<&str> = jobs.iter().map(|job| &*job.queue).collect();
     let payloads: Vec<&[u8]> = jobs.iter().map(|job| &*job.payload).collect();
@@ -537,10 +576,10 @@ pub(super) fn restore(call: &mut Call<'_>, owner: &str, jobs: &[ClaimedJob]) -> 
          taken AS (UPDATE chaton.jobs j SET place=1, owner=$1, ticket=l.ticket FROM front f
              JOIN lost l ON l.payload=f.payload WHERE j.id=f.id AND j.place=0 RETURNING 1),
          added AS (INSERT INTO chaton.jobs(place, owner, ticket, queue, payload)
-             SELECT 1, $1, ticket, queue, payload FROM lost l WHERE payload NOT IN (SELECT payload FROM elsewhere)
+             SELECT 1, $1, ticket, queue, payload FROM lost l WHERE $6 AND payload NOT IN (SELECT payload FROM elsewhere)
              AND payload NOT IN (SELECT payload FROM front) RETURNING 1)
          SELECT (SELECT count(*) FROM taken) + (SELECT count(*) FROM added)",
-        args![owner, tickets, queues, payloads, FRONT_MAX],
+        args![owner, tickets, queues, payloads, FRONT_MAX, may_be_lost],
     )?;
     Ok(row.map_or(0, |row| row.get::<_, i64>(0) as usize))
 }

@@ -18,6 +18,10 @@ const DATABASE: &str =
     WHERE d.datname=current_database() AND n.nspname='chaton' AND c.relname='jobs'
     AND has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'INSERT')";
 
+/// Marks a job as done: its row is still needed, for what the job's end releases.
+const END: &str =
+    "UPDATE chaton.jobs SET ended=true WHERE place=1 AND owner=$1 AND ticket=$2 RETURNING 1";
+
 impl OwnTransactions for PostgresStore {
     fn database(&mut self) -> Result<(&'static str, Option<String>)> {
         let row = self.single(|call| call.one(DATABASE, args![]))?;
@@ -67,6 +71,20 @@ impl OwnTransactions for PostgresStore {
             lock_part()
         );
         filled(&sql, &[text(lock.key), text(lock.jid), lock.ttl.as_secs_f64().to_string()])
+    }
+
+    fn end(&self, owner: &str, ticket: u64) -> String {
+        filled(END, &[text(owner), ticket.to_string()])
+    }
+
+    fn has_ended(&mut self, owner: &str, ticket: u64) -> Result<Option<bool>> {
+        let row = self.single(|call| {
+            call.one(
+                "SELECT ended FROM chaton.jobs WHERE place=1 AND owner=$1 AND ticket=$2 FOR UPDATE",
+                args![owner, ticket as i64],
+            )
+        })?;
+        Ok(row.map(|row| row.get(0)))
     }
 
     fn announce(&mut self, queues: &[&str]) -> Result<()> {

@@ -10,7 +10,7 @@ pub(super) const VERSION: i64 = STEPS.len() as i64;
 /// What makes each version from the one before.
 ///
 /// `back` and `front` number the jobs of queues and sets: those put in front of all others get negative numbers.
-/// `fair_key` is not used yet. A finished job is deleted, so dead rows are what grows: a page keeps room for the update
+/// `fair_key` is not used yet. `ended` is set by the transaction of the application that did the job. A finished job is deleted, so dead rows are what grows: a page keeps room for the update
 /// of a claim (`fillfactor`), and autovacuum begins after a fixed number of them instead of a share, without pauses.
 pub(super) const STEPS: &[&str] = &["
 CREATE SEQUENCE chaton.back;
@@ -63,6 +63,8 @@ CREATE INDEX lines_by_look ON chaton.lines(look_at);
 CREATE TABLE chaton.line_jobs(name text COLLATE \"C\", jid text COLLATE \"C\", place float8 NOT NULL,
     entry bigint NOT NULL, at float8 NOT NULL, queue text NOT NULL, PRIMARY KEY(name, jid));
 CREATE INDEX line_jobs_by_place ON chaton.line_jobs(name, place, jid);
+", "
+ALTER TABLE chaton.jobs ADD COLUMN IF NOT EXISTS ended boolean NOT NULL DEFAULT false;
 "];
 
 /// Makes the schema and its row of the version, under a lock that other processes wait for.

@@ -18,6 +18,9 @@ use crate::store::types::*;
 const CLEANUP_EVERY: Duration = Duration::from_secs(300);
 /// Time between two looks for a transaction that keeps the rows of finished jobs from being removed.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
+/// The part of a log file's name that stands for its timeline.
+const TIMELINE: &str = "SELECT CASE WHEN NOT pg_is_in_recovery()
+    THEN left(pg_walfile_name(pg_current_wal_lsn()), 8) END";
 /// Entries removed in one transaction.
 const CLEAR_STEP: usize = 1000;
 
@@ -51,6 +54,13 @@ impl PostgresStore {
         self.server.run(Mode::Planned, op)
     }
 
+    /// The history that the server goes on with: a standby that takes over begins a new one, a server that recovers from
+    /// a crash does not. `None`: not known.
+    fn timeline(&self) -> Option<String> {
+        let row = self.single(|call| call.one(TIMELINE, args![]));
+        row.ok().flatten().and_then(|row| row.get(0))
+    }
+
     fn lease_s(&self) -> f64 {
         self.server.options.lease.as_secs_f64()
     }
@@ -64,7 +74,11 @@ impl Drop for PostgresStore {
 
 impl Store for PostgresStore {
     fn connect(&mut self) -> Result<()> {
-        self.server.connect()
+        self.server.connect()?;
+        if self.server.timeline.lock().is_none() {
+            *self.server.timeline.lock() = self.timeline();
+        }
+        Ok(())
     }
 
     fn connections(&self) -> u64 {
@@ -72,7 +86,15 @@ impl Store for PostgresStore {
     }
 
     fn restore(&mut self, owner: &str, jobs: &[ClaimedJob]) -> Result<usize> {
-        self.write(|call| jobs::restore(call, owner, jobs))
+        let (before, now) = (self.server.timeline.lock().clone(), self.timeline());
+        let may_be_lost = before.is_none() || before != now;
+        let restored = if jobs.is_empty() {
+            0
+        } else {
+            self.write(|call| jobs::restore(call, owner, jobs, may_be_lost))?
+        };
+        *self.server.timeline.lock() = now;
+        Ok(restored)
     }
 
     fn push(&mut self, jobs: &[NewJob<'_>]) -> Result<Vec<PushResult>> {

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use super::connection::Mode;
 use super::*;
+use crate::document::Document;
+use crate::outcome::{Ack, Outcome, SideEffects};
 use crate::store::conformance::conformance;
 use crate::store::*;
 use postgres_server::TestPostgres;
@@ -210,5 +212,64 @@ fn parameters_of_rails_are_left_out_of_an_address() {
     for wrong in ["postgres://h", "postgres://h/app?nonsense=1", "postgres://h:x/app"] {
         let error = read(wrong).err().unwrap();
         assert_eq!(error.kind, StoreErrorKind::Refused, "{error}");
+    }
+}
+
+/// A transaction of the application has done the job; its process does not know that.
+#[test]
+fn a_job_that_its_transaction_has_ended_is_over_whatever_its_process_says() {
+    let outcomes = [
+        Outcome::Retry { at: 0.0, payload: b"{}".to_vec() },
+        Outcome::Dead { at: 0.0, payload: None },
+        Outcome::reschedule(0.0),
+        Outcome::requeue(),
+        Outcome::Discard,
+        Outcome::Ack,
+    ];
+    let store = TemporaryStore::new(|_| {});
+    let (mut jobs, server) = (store.store(), TestPostgres::shared());
+    for (ticket, outcome) in outcomes.into_iter().enumerate() {
+        let (ticket, bid) = (ticket as u64 + 1, format!("b{ticket}"));
+        let batch = NewBatch {
+            bid: &bid,
+            parent: None,
+            owner: "",
+            description: "",
+            callbacks: &[],
+            ttl: Duration::from_secs(60),
+            now_s: 0.0,
+        };
+        jobs.batch_open(&batch).unwrap();
+        let payload = format!(
+            r#"{{"class":"A","args":[],"jid":"j","queue":"q","bid":"{bid}","chaton":{{"lock":"key"}}}}"#
+        );
+        let lock = NewLock { key: "key", jid: "j", ttl: Duration::from_secs(60) };
+        let job = NewJob {
+            queue: "q",
+            payload: payload.as_bytes(),
+            at: None,
+            lock: Some(lock),
+            bid: Some(&bid),
+        };
+        assert_eq!(jobs.push(&[job]).unwrap(), [PushResult::Stored], "{outcome:?}");
+        jobs.batch_close(&bid).unwrap();
+        let queues: [Arc<str>; 1] = ["q".into()];
+        let request = ClaimRequest { queues: &queues, count: 1, first_ticket: ticket };
+        assert_eq!(jobs.claim("me", &request).unwrap().jobs.len(), 1);
+        let own = jobs.own_transactions().unwrap();
+        assert_eq!(own.has_ended("me", ticket).unwrap(), Some(false));
+        let sql = own.end("me", ticket);
+        assert_eq!(server.psql(&store.database, &sql).unwrap(), "1");
+        assert_eq!(own.has_ended("me", ticket).unwrap(), Some(true));
+        assert_eq!(own.has_ended("me", ticket + 1).unwrap(), None);
+        let doc = Document::parse(payload.as_bytes().into()).unwrap();
+        let effects = SideEffects::of(&doc, outcome.batch_event(), None);
+        let ack = Ack { ticket, queue: "q".into(), outcome: outcome.clone(), effects };
+        assert_eq!(jobs.ack("me", &[ack]).unwrap(), 0, "{outcome:?} is not refused");
+        let stats = jobs.stats().unwrap();
+        let left = stats.enqueued + stats.in_flight + stats.scheduled + stats.retries + stats.dead;
+        assert_eq!(left, 0, "{outcome:?}");
+        let pending = jobs.batch(&bid).unwrap().map_or(0, |batch| batch.pending);
+        assert_eq!(pending, 0, "{outcome:?}");
     }
 }
