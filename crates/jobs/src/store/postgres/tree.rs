@@ -25,6 +25,8 @@ use crate::store::options::StoreOptions;
 
 /// Longest wait for an answer of the one that leads: more than a slow statement takes, less than a lease.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
+/// Longest wait until it has read what it is asked: nothing but a process that is stopped, or a starved machine, takes so long.
+const READ_MAX: Duration = Duration::from_millis(500);
 /// Time without the others after that.
 const ALONE: Duration = Duration::from_secs(30);
 /// How long heartbeats are collected. Those of a tree come about at once, since each begins with the last answer.
@@ -40,9 +42,10 @@ const TRIES: u32 = 5;
 const TRY_PAUSE: Duration = Duration::from_millis(10);
 /// Longest time without a look for jobs of which no notification has come, as it is for a process that listens.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(30);
-/// What a member sends to be told of changes, and the answer.
+/// What a member sends to be told of changes.
 const WATCH: &str = "watch";
-const WATCHED: &[u8; 3] = b"ok\n";
+/// What the one that leads says when it has read a line.
+const READ: &[u8; 3] = b"ok\n";
 
 /// What a process knows of its tree.
 pub(super) struct Tree {
@@ -123,16 +126,14 @@ impl Tree {
     /// Sends a heartbeat by the one that leads; `None`: it has to be written without it.
     pub fn beat(&self, beat: &Beat) -> Option<BeatReply> {
         let name = self.name()?;
-        let ask = || -> std::io::Result<BeatReply> {
-            let mut stream = connect(&name)?;
-            let mut line = serde_json::to_string(beat)?;
-            line.push('\n');
-            stream.write_all(line.as_bytes())?;
+        let send = || -> std::io::Result<BeatReply> {
+            let stream = ask(&name, &serde_json::to_string(beat)?)?;
+            sockopt::set_socket_timeout(&stream, sockopt::Timeout::Recv, Some(ANSWER_MAX))?;
             let mut answer = String::new();
             BufReader::new(stream.take(LINE_MAX)).read_line(&mut answer)?;
             Ok(serde_json::from_str(&answer)?)
         };
-        let asked = ask();
+        let asked = send();
         if asked.as_ref().is_err_and(is_late) {
             self.leave();
         }
@@ -144,7 +145,7 @@ fn is_late(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
-/// A connection to a process of the same user. No call on it blocks for longer than [`ANSWER_MAX`], nor does this one.
+/// A connection to a process of the same user. No call on it blocks for longer than [`READ_MAX`], nor does this one.
 fn connect(name: &str) -> std::io::Result<UnixStream> {
     let socket = rustix::net::socket_with(
         AddressFamily::UNIX,
@@ -153,7 +154,7 @@ fn connect(name: &str) -> std::io::Result<UnixStream> {
         None,
     )?;
     for kind in [sockopt::Timeout::Send, sockopt::Timeout::Recv] {
-        sockopt::set_socket_timeout(&socket, kind, Some(ANSWER_MAX))?;
+        sockopt::set_socket_timeout(&socket, kind, Some(READ_MAX))?;
     }
     let address = rustix::net::SocketAddrUnix::new_abstract_name(name.as_bytes())?;
     rustix::net::connect(&socket, &address)?;
@@ -168,12 +169,17 @@ fn own_uid() -> u32 {
     unsafe { libc::geteuid() }
 }
 
+/// A connection on which the one that leads has read this line.
+fn ask(name: &str, line: &str) -> std::io::Result<UnixStream> {
+    let mut stream = connect(name)?;
+    stream.write_all(format!("{line}\n").as_bytes())?;
+    stream.read_exact(&mut [0; READ.len()])?;
+    Ok(stream)
+}
+
 /// A connection by which changes are told.
 fn watch(name: &str) -> std::io::Result<UnixStream> {
-    let mut stream = connect(name)?;
-    writeln!(stream, "{WATCH}")?;
-    let mut answer = [0; WATCHED.len()];
-    stream.read_exact(&mut answer)?;
+    let stream = ask(name, WATCH)?;
     stream.set_nonblocking(true)?;
     Ok(stream)
 }
@@ -232,6 +238,9 @@ async fn serve(
     let mut reader = tokio::io::BufReader::new(reader.take(LINE_MAX));
     let mut line = String::new();
     tokio::time::timeout(ANSWER_MAX, reader.read_line(&mut line)).await??;
+    // Who watches misses no change after that.
+    let mut changes = told.subscribe();
+    writer.write_all(READ).await?;
     if line.trim_end() != WATCH {
         let beat = serde_json::from_str(&line)?;
         let (answer, answered) = oneshot::channel();
@@ -239,8 +248,6 @@ async fn serve(
         let Ok(reply) = answered.await else { return Ok(()) };
         return writer.write_all(format!("{}\n", serde_json::to_string(&reply)?).as_bytes()).await;
     }
-    let mut changes = told.subscribe();
-    writer.write_all(WATCHED).await?;
     let mut rest = [0];
     loop {
         let name = tokio::select! {
