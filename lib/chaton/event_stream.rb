@@ -20,19 +20,22 @@ module Chaton
     NAMES_MAX = 64
     # The position of a page, in the query string.
     PAGE_ID = /(?:\A|&)position=([\w-]{1,256})(?:&|\z)/
-    private_constant :HEADERS, :PAGE_ID
+    # There, what a page does that has missed messages.
+    REFRESHES = /(?:\A|&)gap=refresh(?:&|\z)/
+    private_constant :HEADERS, :PAGE_ID, :REFRESHES
 
     # The body of the response, which only Chaton's web server can send.
     class Body
       # @return [Array<String>]
       # @private
       attr_reader :event_stream_names
-      # @return [Array(String, Boolean, Float)] the position of the page, whether the history is wanted, maximum age
+      # @return [Array(String, Boolean, Float, Boolean)] position of the page, whether the history is wanted, maximum
+      #   age, whether Turbo loads the page again at a gap
       # @private
       attr_reader :event_stream_options
 
       # @param names [Array<String>]
-      # @param options [Array(String, Boolean, Float)]
+      # @param options [Array(String, Boolean, Float, Boolean)]
       # @private
       def initialize(names, options)
         @event_stream_names = names
@@ -57,8 +60,8 @@ module Chaton
     # @return [Array(Integer, Hash, Body)] for Rack
     # @raise [ArgumentError]
     def self.response(env, *names, max_age: nil, history: false, headers: {})
-      page_id = env["QUERY_STRING"].to_s[PAGE_ID, 1]
-      options = [page_id, history ? true : false, max_age&.to_f]
+      query = env["QUERY_STRING"].to_s
+      options = [query[PAGE_ID, 1], history ? true : false, max_age&.to_f, query.match?(REFRESHES)]
       [200, HEADERS.merge(headers), Body.new(names_of(names), options)]
     end
 
@@ -78,8 +81,9 @@ module Chaton
     # Says the pieces of a text as they come, such as the answer of a language model in a job. Pieces that come fast are
     # put together. A page that is loaded later gets all of it by `response(env, name, history: true)`.
     #
-    # The stream begins with the event `reset`, so that a job that runs again begins anew, and ends with `end`, or with
-    # `failed` if the block raises an error. The pieces are plain messages.
+    # The stream begins with the event `reset`, so that a job that runs again begins anew; what a former run still
+    # says is not sent any more ({Tokens#superseded?}). It ends with `end`, or with `failed` if the block raises an
+    # error. Pieces are plain messages.
     #
     # @example
     #   Chaton::EventStream.open("answers/#{id}") { |stream| llm.chat(question) { |token| stream << token } }

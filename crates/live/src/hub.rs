@@ -72,6 +72,28 @@ struct Subscribed {
     names: usize,
 }
 
+/// Who asks for a stream.
+#[derive(Clone, Copy, Debug)]
+pub struct Client {
+    /// What it has asked for, and as whom.
+    pub request: RequestDigest,
+    /// Its address, if that is known.
+    pub address: Option<IpAddr>,
+}
+
+/// What a client gets that the application has let in.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wish<'a> {
+    /// The id of the last event that it got.
+    pub last_id: Option<&'a [u8]>,
+    /// Without that, it first gets all that the log keeps.
+    pub history: bool,
+    /// Time after which it has to ask the application again.
+    pub max_age: Option<Duration>,
+    /// At a gap its page is to be loaded again by Turbo.
+    pub refreshes: bool,
+}
+
 /// Why a client gets no stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
@@ -147,6 +169,22 @@ impl Hub {
         self.log.append(message)
     }
 
+    /// Adds the message with which a text begins; see [`Log::append_begin`].
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    pub fn append_begin(&self, message: &Message<'_>) -> Result<Option<u64>> {
+        self.log.append_begin(message)
+    }
+
+    /// Adds a piece of a text; see [`Log::append_piece`].
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    pub fn append_piece(&self, message: &Message<'_>, begin: u64) -> Result<Option<u64>> {
+        self.log.append_piece(message, begin)
+    }
+
     /// The position behind the newest message.
     ///
     /// # Errors
@@ -184,39 +222,31 @@ impl Hub {
     }
 
     /// Subscribes a client that the application has let in: behind the position of the last id that it got of these
-    /// names; without an id from now on, or with all that the log keeps (`history`). After `max_age` it has to ask the
-    /// application again. `client` is its address, if that is known.
+    /// names; without an id from now on, or with all that the log keeps.
     ///
     /// # Errors
     /// When the log cannot be read, or the operating system gives no thread.
     pub fn subscribe(
         self: &Arc<Self>,
         names: &[&str],
-        last_id: Option<&[u8]>,
-        history: bool,
-        request: RequestDigest,
-        max_age: Option<Duration>,
-        client: Option<IpAddr>,
+        wish: &Wish<'_>,
+        client: Client,
     ) -> Result<Admission> {
         self.open()?;
         let extent = self.log.extent()?;
         let end = extent.end();
-        let begin = if history { extent.begin() } else { end };
+        let begin = if wish.history { extent.begin() } else { end };
         let names: Vec<Arc<str>> = names.iter().map(|name| Arc::from(*name)).collect();
-        let known = last_id.and_then(|id| self.signer()?.position(id, &names));
-        let ticket = Ticket::new(&names, request, max_age);
-        let gap = last_id.is_some() && known.is_none();
-        Ok(self.add(&names, (known.unwrap_or(begin), end.offset), gap, ticket, client))
+        let known = wish.last_id.and_then(|id| self.signer()?.position(id, &names));
+        let mut ticket = Ticket::new(&names, client.request, wish.max_age);
+        ticket.set_refreshes(wish.refreshes);
+        let gap = wish.last_id.is_some() && known.is_none();
+        Ok(self.add(&names, (known.unwrap_or(begin), end.offset), gap, ticket, client.address))
     }
 
     /// Subscribes a client that comes back with the id of the last event that it got, if that still permits it.
-    pub fn resume(
-        self: &Arc<Self>,
-        id: &[u8],
-        request: RequestDigest,
-        client: Option<IpAddr>,
-    ) -> Option<Admission> {
-        let Verified { position, names, ticket } = self.signer()?.verify(id, request)?;
+    pub fn resume(self: &Arc<Self>, id: &[u8], client: Client) -> Option<Admission> {
+        let Verified { position, names, ticket } = self.signer()?.verify(id, client.request)?;
         let ends = self.ends.lock();
         let has_ended = names.iter().any(|name| ends.get(&**name) > Some(&position.offset));
         drop(ends);
@@ -224,7 +254,7 @@ impl Hub {
         if has_ended || position.offset + 1 < self.first.load(Relaxed) {
             return None;
         }
-        let added = self.add(&names, (position, position.offset), false, ticket, client);
+        let added = self.add(&names, (position, position.offset), false, ticket, client.address);
         if added.is_ok() {
             self.count(|live| &live.resumed, 1);
         }

@@ -21,7 +21,7 @@ mod subscription;
 mod tail;
 
 pub use chaton_embedded::{Error, ErrorKind, Result};
-pub use hub::{Admission, Hub, Refused};
+pub use hub::{Admission, Client, Hub, Refused, Wish};
 pub use log::{Log, Position};
 pub use message::Message;
 pub use position::RequestDigest;

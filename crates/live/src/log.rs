@@ -21,7 +21,8 @@ const TRIM_MAX: u64 = 512;
 pub(crate) const CHANNEL: u8 = 0;
 
 /// `epoch` names the file: another file has another one, and offsets of another epoch say nothing. `size` is the sum of
-/// the bytes of all messages up to the row. `kind` is 0 for a message, 1 for the end of all subscriptions of a name.
+/// the bytes of all messages up to the row. `kind` is 0 for a message, 1 for the end of all subscriptions of a name, 2 for
+/// a message with which a text begins.
 static FORMAT: Format = Format {
     content: "messages",
     setting: "live { store }",
@@ -38,7 +39,7 @@ CREATE INDEX messages_by_end ON messages(id) WHERE kind = 1;
 CREATE TABLE log(epoch INTEGER NOT NULL, secret BLOB NOT NULL);
 INSERT INTO log VALUES(random() & 0xffffffffffff, randomblob(32));
 ",
-    later_tables: "",
+    later_tables: "CREATE INDEX IF NOT EXISTS messages_by_begin ON messages(name, id) WHERE kind = 2;",
     page_bytes: 4096,
     checkpoints_beside: false,
 };
@@ -59,6 +60,17 @@ pub(crate) struct Row<'a> {
     pub name: &'a str,
     pub event: Option<&'a str>,
     pub data: &'a [u8],
+}
+
+/// What a row is.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Message,
+    End,
+    /// It begins a text. Pieces of the same name that belong to an earlier one are refused from now on.
+    Begin,
+    /// Of the text that began with the message of this offset.
+    Piece(u64),
 }
 
 /// Names of which all subscriptions have ended, and the offset of the end.
@@ -129,7 +141,23 @@ impl Log {
     /// # Errors
     /// When the file cannot be written. On a full disk, older messages or all have been deleted to make room before that.
     pub fn append(&self, message: &Message<'_>) -> Result<Option<u64>> {
-        self.add(message, false)
+        self.add(message, Kind::Message)
+    }
+
+    /// Adds the message with which a text begins, and returns its offset, which its pieces need.
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    pub fn append_begin(&self, message: &Message<'_>) -> Result<Option<u64>> {
+        self.add(message, Kind::Begin)
+    }
+
+    /// Adds a piece of the text that began at an offset; `None`: another text of this name has begun since.
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    pub fn append_piece(&self, message: &Message<'_>, begin: u64) -> Result<Option<u64>> {
+        self.add(message, Kind::Piece(begin))
     }
 
     /// Adds the end of all subscriptions of a name.
@@ -137,33 +165,33 @@ impl Log {
     /// # Errors
     /// As [`Log::append`].
     pub fn append_end(&self, name: &str) -> Result<Option<u64>> {
-        self.add(&Message { name, data: "", event: None, key: None }, true)
+        self.add(&Message { name, data: "", event: None, key: None }, Kind::End)
     }
 
-    fn add(&self, message: &Message<'_>, is_end: bool) -> Result<Option<u64>> {
-        let mut added = self.try_append(message, is_end);
+    fn add(&self, message: &Message<'_>, kind: Kind) -> Result<Option<u64>> {
+        let mut added = self.try_append(message, kind);
         match added.as_ref().map_err(|error| error.kind) {
             Err(ErrorKind::Full) => {
                 let full = inode(&self.database.file().path);
-                added = self.halve().and_then(|()| self.try_append(message, is_end));
+                added = self.halve().and_then(|()| self.try_append(message, kind));
                 // To delete takes some blocks, too. The messages are worth less than those to come; each client is told
                 // of a gap.
                 if added.as_ref().is_err_and(|error| error.kind == ErrorKind::Full) {
                     self.remove_full(full);
-                    added = self.try_append(message, is_end);
+                    added = self.try_append(message, kind);
                 }
             }
             // The file was removed or replaced; the next transaction uses the one that is there.
-            Err(ErrorKind::Unavailable) => added = self.try_append(message, is_end),
+            Err(ErrorKind::Unavailable) => added = self.try_append(message, kind),
             _ => {}
         }
         added
     }
 
-    fn try_append(&self, message: &Message<'_>, is_end: bool) -> Result<Option<u64>> {
+    fn try_append(&self, message: &Message<'_>, kind: Kind) -> Result<Option<u64>> {
         let now = now_ms();
         self.database.write(false, |tx| {
-            let offset = insert(tx.conn, message, is_end, now)?;
+            let offset = insert(tx.conn, message, kind, now)?;
             if let Some(offset) = offset {
                 self.trim(tx.conn, offset, now)?;
                 tx.notify(CHANNEL);
@@ -256,7 +284,7 @@ impl Log {
             in_one_read(conn, |extent| {
                 extent.read = after(extent);
                 let sql =
-                    "SELECT id, name, event, data, kind FROM messages WHERE id > ?1 ORDER BY id";
+                    "SELECT id, name, event, data, kind = 1 FROM messages WHERE id > ?1 ORDER BY id";
                 let mut statement = conn.prepare_cached(sql)?;
                 let mut rows = statement.query([extent.read as i64])?;
                 while let Some(row) = rows.next()? {
@@ -285,7 +313,7 @@ impl Log {
                 extent.read = to;
                 let places = vec!["?"; names.len()].join(",");
                 let sql = format!(
-                    "SELECT id, name, event, data, kind FROM messages WHERE id > ? AND id <= ? AND name IN ({places})
+                    "SELECT id, name, event, data, kind = 1 FROM messages WHERE id > ? AND id <= ? AND name IN ({places})
                      ORDER BY id"
                 );
                 let mut statement = conn.prepare_cached(&sql)?;
@@ -324,15 +352,22 @@ fn remove(path: &Path) {
 fn insert(
     conn: &Connection,
     message: &Message<'_>,
-    is_end: bool,
+    kind: Kind,
     now: u64,
 ) -> rusqlite::Result<Option<u64>> {
+    let (kind, begin) = match kind {
+        Kind::Message => (0, None),
+        Kind::End => (1, None),
+        Kind::Begin => (2, None),
+        Kind::Piece(begin) => (0, Some(begin as i64)),
+    };
     let size = (message.name.len() + message.data.len()) as u64;
     let sql = "INSERT INTO messages(at, size, kind, name, event, key, data)
         SELECT ?1, ?2 + ifnull((SELECT size FROM messages ORDER BY id DESC LIMIT 1), 0), ?7, ?3, ?4, ?5, ?6
-        WHERE true ON CONFLICT DO NOTHING RETURNING id";
+        WHERE ?8 IS NULL OR NOT EXISTS (SELECT 1 FROM messages WHERE name = ?3 AND kind = 2 AND id > ?8)
+        ON CONFLICT DO NOTHING RETURNING id";
     let Message { name, data, event, key } = *message;
-    let values = params![now as i64, size as i64, name, event, key, data.as_bytes(), is_end];
+    let values = params![now as i64, size as i64, name, event, key, data.as_bytes(), kind, begin];
     conn.prepare_cached(sql)?.query_row(values, |row| get(row, 0)).optional()
 }
 

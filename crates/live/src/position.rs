@@ -28,6 +28,9 @@ const WITH_NAMES: u8 = 1;
 /// The first byte: a digest of the names follows, with which only the application can let the client in.
 const WITHOUT_NAMES: u8 = 2;
 
+/// A bit of the first byte: see [`Ticket::refreshes`].
+const REFRESHES: u8 = 4;
+
 /// What is the same in all ids of one connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Ticket {
@@ -71,6 +74,17 @@ impl Ticket {
             false => (WITHOUT_NAMES, digest_of(&joined).to_vec()),
         };
         Self { version, names: names.into(), request, until }
+    }
+
+    /// Whether the client's page is to be loaded again at a gap.
+    pub fn refreshes(&self) -> bool {
+        self.version & REFRESHES != 0
+    }
+
+    pub fn set_refreshes(&mut self, refreshes: bool) {
+        if refreshes {
+            self.version |= REFRESHES;
+        }
     }
 
     /// How long the permission lasts.
@@ -135,11 +149,11 @@ impl Signer {
         let (head, names) = bytes[..bytes.len() - MAC_BYTES].split_at(HEAD_BYTES);
         let expiry = u32::from_be_bytes(first_bytes(&head[17..]));
         let until = u32::from_be_bytes(first_bytes(&head[21..]));
-        let is_valid = head[0] == WITH_NAMES
+        let is_valid = head[0] & !REFRESHES == WITH_NAMES
             && now_s() < expiry
             && request == RequestDigest(first_bytes(&head[25..]));
         let text = std::str::from_utf8(names).ok().filter(|_| is_valid)?;
-        let ticket = Ticket { version: WITH_NAMES, names: names.into(), request, until };
+        let ticket = Ticket { version: head[0], names: names.into(), request, until };
         let names = text.split('\n').map(Arc::from).collect();
         Some(Verified { position: position_of(head), names, ticket })
     }
@@ -149,7 +163,7 @@ impl Signer {
         let bytes = self.genuine(id)?;
         let (head, own) = bytes[..bytes.len() - MAC_BYTES].split_at(HEAD_BYTES);
         let joined = names.join("\n");
-        let is_same = match head[0] {
+        let is_same = match head[0] & !REFRESHES {
             WITH_NAMES => own == joined.as_bytes(),
             _ => own == digest_of(&joined),
         };
@@ -228,6 +242,11 @@ mod tests {
         for bad in [&b""[..], b"AAAA", b"=", &[b'A'; 257], &good[..good.len() - 1]] {
             assert!(signer.verify(bad, mine).is_none());
         }
+        let mut refreshes = Ticket::new(&names, mine, None);
+        refreshes.set_refreshes(true);
+        let again = id(&signer, &refreshes, 5);
+        assert!(signer.verify(&again, mine).unwrap().ticket.refreshes());
+        assert!(!verified.ticket.refreshes() && signer.position(&again, &names).is_some());
         let expired = Ticket::new(&names, mine, Some(Duration::ZERO));
         let id = id(&signer, &expired, 1);
         assert!(signer.verify(&id, mine).is_none() && signer.position(&id, &names).is_some());

@@ -23,6 +23,11 @@ const RENEWED: Duration = Duration::from_secs(120);
 /// Clients of a process that was killed come back within this time, and not all at once (ms).
 const RETRY_MS: std::ops::Range<u64> = 200..1200;
 
+/// Time within which pages are loaded again when all clients get a gap at once.
+const REFRESHED_WITHIN: Duration = Duration::from_secs(3);
+/// What has Turbo load the page again.
+const REFRESH: &[u8] = b"data: <turbo-stream action=\"refresh\"></turbo-stream>\n\n";
+
 /// What a connection does next.
 #[derive(Debug)]
 pub enum Step {
@@ -47,6 +52,8 @@ pub struct Subscription {
     ping_at: Instant,
     /// When the connection is closed, because the process stops or the application has to be asked again.
     closes_at: Option<Instant>,
+    /// When its page is to be loaded again, because it has missed messages.
+    refreshes_at: Option<Instant>,
     /// The process stops.
     drains: bool,
 }
@@ -60,8 +67,19 @@ impl Subscription {
     ) -> Self {
         let now = Instant::now();
         let closes_at = ticket.time_left().map(|left| now + left);
-        let (ping_at, renew_at, timer) = (now, now, None);
-        Self { hub, subscriber, ticket, offset, renew_at, timer, ping_at, closes_at, drains: false }
+        let (ping_at, renew_at, timer, refreshes_at) = (now, now, None, None);
+        Self {
+            hub,
+            subscriber,
+            ticket,
+            offset,
+            renew_at,
+            timer,
+            ping_at,
+            closes_at,
+            refreshes_at,
+            drains: false,
+        }
     }
 
     /// Adds the id of the message with this offset.
@@ -110,8 +128,7 @@ impl Subscription {
         // At different times, also for connections that begin at once.
         let first = self.hub.settings.ping.mul_f64(0.5 + fastrand::f64() / 2.0);
         self.ping_at = Instant::now() + first;
-        let at = self.closes_at.map_or(self.ping_at, |at| at.min(self.ping_at));
-        self.timer = Some(Box::pin(sleep_until(at.into())));
+        self.timer = Some(Box::pin(sleep_until(self.due_at().into())));
     }
 
     fn poll_events(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<Step> {
@@ -130,6 +147,7 @@ impl Subscription {
                     self.hub.count_gap();
                     self.append_id(offset, out);
                     out.extend_from_slice(b"event: gap\ndata: \n\n");
+                    self.refresh_soon();
                 }
                 Next::Page(offset) => {
                     let epoch = self.hub.signer().map_or(0, |signer| signer.epoch);
@@ -161,16 +179,36 @@ impl Subscription {
             if self.closes_at.is_some_and(|at| at <= now) {
                 return Poll::Ready(Step::End);
             }
+            if self.refreshes_at.is_some_and(|at| at <= now) {
+                self.refreshes_at = None;
+                self.arm(self.due_at());
+                out.extend_from_slice(REFRESH);
+                return Poll::Ready(Step::Send(None));
+            }
             let is_due = self.ping_at <= now;
             if is_due {
                 self.ping_at = now + self.hub.settings.ping;
             }
-            self.arm(self.closes_at.map_or(self.ping_at, |at| at.min(self.ping_at)));
+            self.arm(self.due_at());
             if is_due {
                 self.ping(now, out);
                 return Poll::Ready(Step::Send(None));
             }
         }
+    }
+
+    fn refresh_soon(&mut self) {
+        if self.ticket.refreshes() && self.refreshes_at.is_none() {
+            let at = Instant::now() + REFRESHED_WITHIN.mul_f64(fastrand::f64());
+            self.refreshes_at = Some(at);
+            self.arm(self.due_at());
+        }
+    }
+
+    /// When the timer has something to do next.
+    fn due_at(&self) -> Instant {
+        let others = [self.closes_at, self.refreshes_at].into_iter().flatten();
+        others.fold(self.ping_at, Instant::min)
     }
 
     fn ping(&mut self, now: Instant, out: &mut Vec<u8>) {

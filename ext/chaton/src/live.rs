@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use chaton_live::{Hub, Message, Position, Refused, RequestDigest, Settings, Step, Subscription};
+use chaton_live::{
+    Client, Hub, Message, Position, Refused, RequestDigest, Settings, Step, Subscription, Wish,
+};
 use chaton_web::{Exchange, FeedStep, Feeder, Resumed, Resumer};
 use parking_lot::Mutex;
 
@@ -58,7 +60,7 @@ impl Resumer for HubResumer {
         // What another site may read is decided by headers that only the application knows (CORS).
         let is_plain = head.get(head.method) == b"GET" && head.header("origin").is_none();
         let subscription = match is_plain {
-            true => self.hub.resume(id, request_digest(exchange), exchange.client_ip()),
+            true => self.hub.resume(id, client(exchange)),
             false => None,
         };
         match subscription {
@@ -100,6 +102,10 @@ impl HubResumer {
     }
 }
 
+fn client(exchange: &Exchange) -> Client {
+    Client { request: request_digest(exchange), address: exchange.client_ip() }
+}
+
 /// What the application may have decided by.
 fn request_digest(exchange: &Exchange) -> RequestDigest {
     let head = exchange.head();
@@ -118,19 +124,32 @@ impl RbLive {
         Ok(Self(Handle::new(Hub::new(settings).map_err(|e| error::embedded(&e))?)))
     }
 
-    /// Adds a message to the log, without the GVL; false: there is one with its key.
+    /// Adds a message to the log, without the GVL; false: there is one with its key. `begin` is the offset at which its
+    /// text began; false: another text of this name has begun since.
     fn append(
         &self,
         name: String,
         data: RString,
         event: Option<String>,
         key: Option<String>,
+        begin: Option<u64>,
     ) -> Result<bool, Error> {
         let hub = self.0.get()?;
         let data = data.to_string()?;
         let message = Message::new(&name, &data, event.as_deref(), key.as_deref());
         let message = message.map_err(error::argument)?;
-        Ok(run(|| hub.append(&message))?.is_some())
+        let added = run(|| match begin {
+            Some(begin) => hub.append_piece(&message, begin),
+            None => hub.append(&message),
+        });
+        Ok(added?.is_some())
+    }
+
+    /// Adds the event `reset`, with which a text begins; returns its offset.
+    fn begin(&self, name: String) -> Result<Option<u64>, Error> {
+        let hub = self.0.get()?;
+        let message = Message::new(&name, "", Some("reset"), None).map_err(error::argument)?;
+        run(|| hub.append_begin(&message))
     }
 
     /// The position behind the newest message.
@@ -151,26 +170,26 @@ impl RbLive {
     }
 
     /// Answers a request with the events of these names, behind its `Last-Event-ID` or that of its page; without either
-    /// from now on, or with all that is kept. The last argument is `[page_id, history, max_age_s]`: after `max_age_s` the
-    /// client has to ask again. False, and nothing is done, when the head is not of the common shape.
+    /// from now on, or with all that is kept. The last argument is `[page_id, history, max_age_s, refreshes]`, see
+    /// [`Wish`]. False, and nothing is done, when the head is not of the common shape.
     fn stream(
         &self,
         request: &Request,
         status: Value,
         headers: Value,
         names: RArray,
-        (page_id, history, max_age_s): (Option<String>, bool, Option<f64>),
+        options: (Option<String>, bool, Option<f64>, bool),
     ) -> Result<bool, Error> {
         let hub = self.0.get()?;
         let names: Vec<String> = names.to_vec()?;
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let (page_id, history, max_age_s, refreshes) = options;
         let max_age = max_age_s.and_then(|age| Duration::try_from_secs_f64(age).ok());
         let exchange = request.open()?;
-        let id = exchange.head().header("last-event-id");
-        let id = id.or(page_id.as_deref().map(str::as_bytes));
-        let digest = request_digest(&exchange);
-        let client = exchange.client_ip();
-        match run(|| hub.subscribe(&names, id, history, digest, max_age, client))? {
+        let last_id = exchange.head().header("last-event-id");
+        let last_id = last_id.or(page_id.as_deref().map(str::as_bytes));
+        let wish = Wish { last_id, history, max_age, refreshes };
+        match run(|| hub.subscribe(&names, &wish, client(&exchange)))? {
             Ok(subscription) => {
                 request.begin_fed(status, headers, Box::new(SubscriptionFeeder(subscription)))
             }
@@ -227,7 +246,8 @@ fn run<R>(work: impl FnOnce() -> chaton_live::Result<R>) -> Result<R, Error> {
 pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     let class = native.define_class("Live", ruby.class_object())?;
     class.define_singleton_method("new", function!(RbLive::new, 1))?;
-    class.define_method("append", method!(RbLive::append, 4))?;
+    class.define_method("append", method!(RbLive::append, 5))?;
+    class.define_method("begin", method!(RbLive::begin, 1))?;
     class.define_method("end", method!(RbLive::end, 0))?;
     class.define_method("page_id", method!(RbLive::page_id, 2))?;
     class.define_method("stream", method!(RbLive::stream, 5))?;

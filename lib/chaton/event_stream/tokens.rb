@@ -16,13 +16,14 @@ module Chaton
       def initialize(name)
         @name = name
         @waiting = +""
+        @superseded = false
         @lock = Monitor.new
         @changed = @lock.new_cond
       end
 
       # @private
       def run
-        say("", "reset")
+        @begins_at = Live.client.begin(@name)
         flusher = Thread.new { flush_in_time }
         result = yield self
         finish("end")
@@ -46,6 +47,7 @@ module Chaton
       def <<(token)
         @lock.synchronize do
           raise @error if @error
+          next if @superseded
 
           @waiting << token.to_s.dup.force_encoding(Encoding::UTF_8)
           next flush if @waiting.bytesize >= BYTES_MAX
@@ -55,6 +57,12 @@ module Chaton
         end
         self
       end
+
+      # Whether another block says this text since, as when a job runs again because its worker was taken for dead. What
+      # this one says is not sent any more; it may end.
+      #
+      # @return [Boolean]
+      def superseded? = @superseded
 
       # Says at once what waits.
       #
@@ -73,7 +81,9 @@ module Chaton
       private
 
       # Inside of a job the transaction that is open must not hold the text back.
-      def say(text, event = nil) = Live.client.append(@name, text, event, nil)
+      def say(text, event = nil)
+        @superseded = true unless @superseded || Live.client.append(@name, text, event, nil, @begins_at)
+      end
 
       # @return [Array(String, String)] the text, and the begin of a character whose rest is still to come
       def whole_characters

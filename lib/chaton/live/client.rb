@@ -18,9 +18,21 @@ module Chaton
       # @param data [String]
       # @param event [String, nil]
       # @param key [String, nil]
+      # @param begins_at [Integer, nil] what {#begin} returned, for a piece of a text
       # @return [Boolean] whether the message was added
-      def append(name, data, event, key)
-        native.append(name, data, event, key)
+      def append(name, data, event, key, begins_at = nil)
+        native.append(name, data, event, key, begins_at)
+      rescue ForkedError
+        renew
+        retry
+      end
+
+      # Begins a text. Pieces of the one before it are not added any more.
+      #
+      # @param name [String]
+      # @return [Integer] where it begins
+      def begin(name)
+        native.begin(name)
       rescue ForkedError
         renew
         retry
@@ -28,7 +40,7 @@ module Chaton
 
       # @param request [Native::Request] is answered with the events of these names
       # @param names [Array<String>]
-      # @param options [Array(String, Boolean, Float)] see {EventStream::Body}
+      # @param options [Array(String, Boolean, Float, Boolean)] see {EventStream::Body}
       # @return [Boolean] false when the headers cannot be sent
       def stream(request, status, headers, names, options)
         native.stream(request, status, headers, names, options)

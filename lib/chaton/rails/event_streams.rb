@@ -50,7 +50,8 @@ module Chaton
     # `event_stream_source`, in views.
     module View
       # The element of Turbo that subscribes the page to a stream. Whatever is said after the page's request has begun
-      # arrives, also before the browser has connected.
+      # arrives, also before the browser has connected. Where messages were missed that are not kept any more, Turbo
+      # loads the page again.
       #
       # @example
       #   <%= event_stream_source(events_order_path(@order), @order) %>
@@ -59,7 +60,7 @@ module Chaton
       # @return [ActiveSupport::SafeBuffer]
       def event_stream_source(path, *names)
         position = EventStream.position(*names, at: request.env["chaton.page_moment"])
-        source = "#{path}#{path.include?("?") ? "&" : "?"}position=#{position}"
+        source = "#{path}#{path.include?("?") ? "&" : "?"}position=#{position}&gap=refresh"
         content_tag("turbo-stream-source", nil, src: source)
       end
     end

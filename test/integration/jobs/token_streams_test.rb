@@ -27,6 +27,8 @@ class TokenStreamsTest < Minitest::Test
           when "many" then 20_000.times { |at| stream << "#{at} " }
           end
           stream << "done"
+          stream.flush
+          Recorder.note("answer", stream.superseded? ? "superseded" : "said")
         end
       end
     end
@@ -84,6 +86,28 @@ class TokenStreamsTest < Minitest::Test
       assert_includes types, "reset"
       assert_equal "end", types.last
     end
+    assert_equal 0, server.stop
+  end
+
+  def test_a_second_run_ends_the_text_of_the_first_which_goes_on
+    server = start
+    push(server, "pause")
+    client = EventClient.new(server.port, "/answer").connect
+    2.times do |at|
+      push(server, "pause") if at == 1
+      text = +""
+      text << client.next.data until text == BEGIN_TEXT
+    end
+    server.write("go", "")
+    types, text = read(client)
+    assert_equal "#{BEGIN_TEXT}done", "#{BEGIN_TEXT}#{text}"
+    server.eventually("both have ended") { %w[said superseded].all? { |event| server.record.count(event) == 1 } }
+    assert_equal %w[message end], types.last(2)
+    late = EventClient.new(server.port, "/answer").connect
+    assert_equal ["#{BEGIN_TEXT}done", 2], read(late).then { |all, whole| [whole, all.count("reset")] }
+    push(server, "pause")
+    # Nothing was said in between.
+    [client, late].each { |one| assert_equal "reset", one.next.type }
     assert_equal 0, server.stop
   end
 

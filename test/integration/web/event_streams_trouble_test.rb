@@ -121,6 +121,28 @@ class EventStreamsTroubleTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
+  def test_a_page_of_turbo_is_loaded_again_at_a_gap
+    server = boot(rackup: APP, config: "workers 0\nlive { store \"sqlite://live.db\" }")
+    pages = ["/a?gap=refresh", "/a"].map { |path| EventClient.new(server.port, path).connect }
+    server.get("/say?a&1&1")
+    # One that comes back is known by its id.
+    pages.each do |page|
+      assert_equal "0 x", page.next.data
+      page.close
+      page.connect
+    end
+    assert_equal 2, server.read("asked").lines.size
+    FileUtils.rm_f(Dir[server.path("live.db*")])
+    server.wait_line(/event streams cannot be read now/)
+    server.get("/say?a&1&1")
+    events = pages.map { |page| Array.new(2) { page.next }.map { |event| [event.type, event.data] } }
+    assert_equal [[["gap", ""], ["message", "0 x"]]], events.uniq
+    assert_equal %(<turbo-stream action="refresh"></turbo-stream>), pages.first.next.data
+    server.get("/say?a&1&1")
+    pages.each { |page| assert_equal "0 x", page.next.data }
+    assert_equal 0, server.stop
+  end
+
   def test_a_position_of_another_log_is_a_gap_after_the_application_was_asked
     first, other = Array.new(2) { boot(rackup: APP, config: "workers 0") }
     id = first_id(EventClient.new(first.port, "/a").connect)
