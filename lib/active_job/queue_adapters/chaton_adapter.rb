@@ -45,8 +45,8 @@ module ActiveJob
         def perform(*arguments) = super(@job_class.new(*arguments).serialize)
       end
 
-      # Pairs of class and queue whose declarations are kept: more than an application has, unless its queues' names
-      # are computed.
+      # Classes with their queues and priorities whose declarations are kept: more than an application has, unless
+      # its queues' names are computed.
       DECLARED_MAX = 4_096
 
       def initialize
@@ -131,10 +131,9 @@ module ActiveJob
         0
       end
 
-      # Computed once for each class and queue. A class that was loaded again has another declaration.
+      # Computed once for each class, queue and priority. A class that was loaded again has another declaration.
       def declared(job)
-        warn_of_priority(job) if job.priority && !@warned
-        key = [job.class.name, job.queue_name]
+        key = [job.class.name, job.queue_name, job.priority]
         owner, known = @declared[key]
         return known if owner.equal?(job.class)
 
@@ -147,7 +146,7 @@ module ActiveJob
       end
 
       def declaration(job)
-        changes = { "queue" => job.queue_name.to_s, "wrapped" => job.class.name }
+        changes = Chaton::Jobs::Options.of_active_job(job).merge("wrapped" => job.class.name)
         changes["enqueue_after_commit"] = :own if job.class.respond_to?(:enqueue_after_transaction_commit)
         changes = job.class.get_sidekiq_options.merge(changes) if job.class.respond_to?(:get_sidekiq_options)
         changes = job.class.chaton_options.merge(changes)
@@ -172,13 +171,6 @@ module ActiveJob
         end
         key = job.concurrency_key
         key.to_s.empty? ? limits : [*limits, { concurrency: job.concurrency_limit, key: key }]
-      end
-
-      def warn_of_priority(job)
-        @warned = true
-        Chaton::Jobs.logger.warn("the priority of ActiveJob has no effect with Chaton (here #{job.priority} of " \
-                                 "#{job.class}; said once): jobs of a queue run in their order. Use a queue for " \
-                                 "each priority, such as jobs { queues urgent: 5, default: 1 }")
       end
     end
   end

@@ -38,8 +38,15 @@ module Chaton
         return job.declared.options if job.respond_to?(:declared)
 
         options = job.respond_to?(:get_sidekiq_options) ? job.get_sidekiq_options : defaults
-        # A class of ActiveJob names its queue in its own way.
-        JobClass.active_job?(job) ? options.merge("queue" => job.new.queue_name.to_s) : options
+        JobClass.active_job?(job) ? options.merge(of_active_job(job.new)) : options
+      end
+
+      # ActiveJob names queues and priorities in its own way. Stores read priorities under the key "chaton".
+      #
+      # @param job [ActiveJob::Base]
+      # @return [Hash{String=>Object}]
+      def self.of_active_job(job)
+        { "queue" => job.queue_name.to_s, "chaton" => ({ "priority" => job.priority } if job.priority) }.compact
       end
 
       # Checks the options that a class sets.

@@ -149,15 +149,24 @@ class ActiveJobTest < JobsUnitCase
     assert_equal '["mail", "Child", 3, ["a"]][120, 1, true, nil]', seen
   end
 
-  def test_a_priority_is_warned_of_once
-    assert_equal "[1, \"the priority of ActiveJob has no effect with Chaton (here 7 of Send\"]", printed(<<~RUBY)
-      lines = []
-      logger = Object.new
-      logger.define_singleton_method(:warn) { |line| lines << line }
-      Chaton::Jobs.logger = logger
+  def test_a_priority_is_part_of_the_document
+    assert_equal '[nil, {"priority"=>-5}, {"priority"=>7}, nil, {"priority"=>3}]', printed(<<~RUBY)
+      class Urgent < Send; queue_with_priority -5; end
       Send.perform_later("a")
-      2.times { Send.set(priority: 7).perform_later("a") }
-      print [lines.size, lines.first[/.*Send/]].inspect
+      Urgent.perform_later("b")
+      Send.set(priority: 7).perform_later("c")
+      Send.perform_later("d")
+      Send.set(priority: 3, wait: 60).perform_later("e")
+      print STORE.rows.map { |row| row.item["chaton"] }.inspect.gsub(" => ", "=>")
+    RUBY
+  end
+
+  def test_a_priority_is_beside_limits_and_in_jobs_that_are_enqueued_together
+    assert_equal '[[-1, ["lock", "until"]], [2, []], [nil, []]]', printed(<<~RUBY)
+      class Once < Send; chaton_options unique_for: 60; end
+      Once.set(priority: -1).perform_later("a")
+      ActiveJob::Base.queue_adapter.enqueue_all([Send.new("b").tap { |job| job.priority = 2 }, Send.new("c")])
+      print STORE.rows.map { |row| (row.item["chaton"] || {}).then { |one| [one.delete("priority"), one.keys] } }.inspect
     RUBY
   end
 

@@ -17,6 +17,7 @@ pub(crate) mod lists;
 pub(crate) mod locks;
 pub(crate) mod nested_batches;
 pub(crate) mod payloads;
+pub(crate) mod priorities;
 pub(crate) mod processes;
 pub(crate) mod waits;
 
@@ -35,6 +36,10 @@ macro_rules! conformance {
                 a_fenced_ack_releases_nothing;
             payloads: any_bytes_survive_every_step, a_megabyte_survives_every_step,
                 any_name_is_allowed_for_a_queue;
+            priorities: smaller_priorities_are_claimed_first, one_claim_goes_through_priorities_before_queues,
+                a_queue_of_priorities_is_one_queue, every_way_into_a_queue_keeps_the_order,
+                jobs_of_any_priority_are_removed_killed_and_found, a_called_job_goes_to_the_front_of_its_priority,
+                jobs_of_any_priority_end_the_wait;
             due: due_jobs_move_in_the_order_of_their_times, no_more_than_max_are_moved,
                 the_next_due_time_is_returned, moving_changes_only_enqueued_at,
                 malformed_documents_go_to_the_dead_set_unchanged, due_jobs_are_claimed_unchanged,

@@ -298,6 +298,11 @@ mod tests {
     crate::store::conformance::conformance!(fresh);
 
     #[test]
+    fn each_number_has_its_place() {
+        crate::store::conformance::priorities::each_number_has_its_place(&fresh);
+    }
+
+    #[test]
     fn an_address_needs_a_name() {
         let error = super::factory(&StoreOptions::for_tests("memory://")).unwrap_err();
         assert_eq!(error.kind, StoreErrorKind::Refused);

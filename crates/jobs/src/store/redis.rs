@@ -2,6 +2,7 @@
 //!
 //! | key | content |
 //! |---|---|
+//! | `chaton:high:QUEUE`, `chaton:low:QUEUE` | lists of the queue's jobs with a priority below 0 and above 0; the others are in `queue:QUEUE` |
 //! | `chaton:inflight:IDENTITY` | hash `TICKET:QUEUE` → document of the jobs it claimed |
 //! | `chaton:owners` | set of owners by the time of their last heartbeat or first claim (server's clock) |
 //! | `chaton:places` | hash identity → boot id, pid namespace, pid and start time |
@@ -39,12 +40,22 @@ mod watch;
 use std::sync::Arc;
 
 use super::options::StoreOptions;
+use super::payload;
 use super::traits::{Result, Store, StoreFactory, StoreWatch};
 use connection::RedisConnection;
 use redis_address::RedisAddress;
 use server::ServerHandle;
 use store::RedisStore;
 use watch::RedisWatch;
+
+/// What the keys of a queue's lists begin with, in the order in which jobs are claimed: those with a priority below 0,
+/// those without one, those above 0.
+const LISTS: [&str; 3] = ["chaton:high:", "queue:", "chaton:low:"];
+
+/// The list of [`LISTS`] that a job belongs to.
+fn list_of(payload: &[u8]) -> &'static str {
+    LISTS[(payload::priority_of(payload).signum() + 1) as usize]
+}
 
 /// Opens connections to one server.
 struct RedisFactory {

@@ -11,6 +11,7 @@ use super::limits::Limits;
 use super::lines::MemoryLine;
 use super::sorted_set::SortedSet;
 use crate::store::options::StoreOptions;
+use crate::store::payload::priority_of;
 use crate::store::types::{NewBatch, ProcessStatus};
 
 /// One queue.
@@ -123,7 +124,16 @@ impl MemoryData {
 
     /// Adds a job at the back of its queue.
     pub fn enqueue(&mut self, queue: &str, payload: Vec<u8>) {
-        self.filling(queue).jobs.push_back(payload);
+        let jobs = &mut self.filling(queue).jobs;
+        let priority = priority_of(&payload);
+        jobs.insert(jobs.partition_point(|job| priority_of(job) <= priority), payload);
+    }
+
+    /// Adds a job at the front of its queue.
+    pub fn put_back(&mut self, queue: &str, payload: Vec<u8>) {
+        let jobs = &mut self.filling(queue).jobs;
+        let priority = priority_of(&payload);
+        jobs.insert(jobs.partition_point(|job| priority_of(job) < priority), payload);
     }
 
     /// Adds a job to the dead set and trims it.

@@ -161,7 +161,7 @@ impl MemoryData {
             jobs.push((one.queue, entry.payload));
         }
         for (queue, payload) in jobs.into_iter().rev() {
-            self.filling(&queue).jobs.push_front(payload);
+            self.put_back(&queue, payload);
         }
         let next = self.limits.held(key, now_s).into_values().min_by(f64::total_cmp);
         next.filter(|_| free == 0).unwrap_or(now_s).min(now_s + LOOK_S)

@@ -94,7 +94,7 @@ impl MemoryData {
             Outcome::Requeue { payload, queue } => {
                 let payload = payload.clone().unwrap_or(was);
                 let queue = home(&from, queue.as_deref(), &payload);
-                self.filling(&queue).jobs.push_front(payload);
+                self.put_back(&queue, payload);
             }
         }
         if let Some(effects) = &ack.effects {

@@ -37,18 +37,23 @@ pub(super) struct Floors {
     next_look: Option<Instant>,
 }
 
-/// The jobs `j` that wait in queues `q`: `$1` their names, `$2` their floors. First those that went back to the front, which
-/// have ids below 0, then those from the floor on. The limit, and a lock, follow each part. The comparison of rows
+/// The jobs `j` that wait in queues `q`: `$1` their names, `$2` their floors. First those whose priority
+/// comes before 0, then of 0 those that went back to the front, which have ids below 0, then those from the floor on and
+/// those with priorities after 0. The limit, and a lock, follow each part. The comparison of rows
 /// keeps the planner from the index of the primary key, which has the jobs of all queues and sets.
 macro_rules! waiting {
     ($limit:literal) => {
         concat!(
             "FROM (SELECT * FROM unnest($1, $2) WITH ORDINALITY AS u(name, floor, number)
             WHERE NOT coalesce((SELECT paused FROM chaton.queues k WHERE k.name=u.name), false)) q
-            CROSS JOIN LATERAL (SELECT tid, id FROM (SELECT ctid AS tid, id FROM chaton.jobs WHERE place=0 AND queue=q.name
-                AND priority=0 AND id<0 ORDER BY id LIMIT ",
+            CROSS JOIN LATERAL (SELECT tid, id, priority FROM (SELECT ctid AS tid, id, priority FROM chaton.jobs
+                WHERE place=0 AND queue=q.name AND priority<0 ORDER BY priority, id LIMIT ",
             $limit,
-            ") front UNION ALL SELECT tid, id FROM (SELECT ctid AS tid, id FROM chaton.jobs WHERE place=0 AND queue=q.name
+            ") high UNION ALL SELECT tid, id, priority FROM (SELECT ctid AS tid, id, priority FROM chaton.jobs
+                WHERE place=0 AND queue=q.name AND priority=0 AND id<0 ORDER BY id LIMIT ",
+            $limit,
+            ") front UNION ALL SELECT tid, id, priority FROM (SELECT ctid AS tid, id, priority FROM chaton.jobs
+                WHERE place=0 AND queue=q.name
                 AND (priority, id)>=(0::int2, q.floor) ORDER BY priority, id LIMIT ",
             $limit,
             ") back) j"
@@ -96,9 +101,9 @@ pub(super) fn look(call: &mut Call<'_>, floors: &Mutex<Floors>) -> Result<()> {
         lowered.iter().map(|(name, id)| (&**name, *id)).unzip();
     let began = Instant::now();
     let rows = call.rows(
-        "SELECT q.name, j.id FROM unnest($1, $2) AS q(name, floor) CROSS JOIN LATERAL (SELECT id FROM chaton.jobs w
+        "SELECT q.name, j.id FROM unnest($1, $2) AS q(name, floor) CROSS JOIN LATERAL (SELECT id, priority FROM chaton.jobs w
          WHERE w.place=0 AND w.queue=q.name AND (w.priority, w.id)>=(0::int2, 0)
-         ORDER BY priority, id LIMIT 1) j WHERE j.id<q.floor",
+         ORDER BY priority, id LIMIT 1) j WHERE j.priority=0 AND j.id<q.floor",
         args![names, ids],
     )?;
     let mut locked = floors.lock();

@@ -60,6 +60,7 @@ impl OwnTransactions for PostgresStore {
             ),
             array(rows.payloads.iter().map(|payload| element(&hexadecimal(payload)))),
             array(std::iter::empty()),
+            array(rows.priorities.iter().map(ToString::to_string)),
         ];
         Ok(filled(INSERT, &values.map(|value| text(&value))))
     }

@@ -60,6 +60,11 @@ fn fresh() -> Arc<dyn StoreFactory> {
 conformance!(fresh);
 
 #[test]
+fn each_number_has_its_place() {
+    crate::store::conformance::priorities::each_number_has_its_place(&fresh);
+}
+
+#[test]
 fn a_store_that_does_not_listen_sees_a_push() {
     let store = TemporaryStore::new(|options| options.listen = Some("off".into()));
     let mut watch = store.watch();

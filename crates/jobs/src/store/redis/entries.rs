@@ -3,6 +3,7 @@
 use super::resp::{Pipeline, RespValue};
 use super::scripts::Script;
 use super::store::RedisStore;
+use super::LISTS;
 use crate::document::enqueued_at;
 use crate::store::clock::unix_s;
 use crate::store::payload::{has_jid, requeued, set_only, JobResources};
@@ -67,29 +68,44 @@ impl RedisStore {
             return Ok(Vec::new());
         }
         let (offset, count) = (offset as i64, count.min(i32::MAX as usize) as i64);
-        let key = key(from);
+        if let JobLocation::Queue(name) = from {
+            return self.page_of_queue(name, offset, count);
+        }
         let mut pipeline = Pipeline::new();
-        match from {
-            // The front of a queue is its right end.
-            JobLocation::Queue(_) => pipeline
-                .begin(4)
-                .word("LRANGE")
-                .word(&key)
-                .number(-offset - count)
-                .number(-offset - 1),
-            set => {
-                let command = if *set == JobLocation::Dead { "ZREVRANGE" } else { "ZRANGE" };
-                pipeline.begin(5).word(command).word(&key);
-                pipeline.number(offset).number(offset + count - 1).word("WITHSCORES")
-            }
-        };
+        let command = if *from == JobLocation::Dead { "ZREVRANGE" } else { "ZRANGE" };
+        pipeline.begin(5).word(command).word(key(from));
+        pipeline.number(offset).number(offset + count - 1).word("WITHSCORES");
         let reply = self.run(&pipeline)?.next().unwrap_or(RespValue::Nil);
-        Ok(match from {
-            JobLocation::Queue(_) => {
-                reply.items().into_iter().rev().map(|job| entry(job.bytes(), 0.0)).collect()
+        Ok(reply.scored().into_iter().map(|(job, score)| entry(job, score)).collect())
+    }
+
+    /// The lists of a queue are one after the other. The front of each is its right end.
+    fn page_of_queue(
+        &mut self,
+        name: &str,
+        mut offset: i64,
+        mut count: i64,
+    ) -> Result<Vec<JobEntry>> {
+        let mut pipeline = Pipeline::new();
+        for list in LISTS {
+            pipeline.begin(2).word("LLEN").parts(&[list.as_bytes(), name.as_bytes()]);
+        }
+        let lengths = self.run(&pipeline)?;
+        pipeline = Pipeline::new();
+        for (list, length) in LISTS.into_iter().zip(lengths) {
+            let length = length.count() as i64;
+            let taken = (length - offset).clamp(0, count);
+            if taken > 0 {
+                pipeline.begin(4).word("LRANGE").parts(&[list.as_bytes(), name.as_bytes()]);
+                pipeline.number(-offset - taken).number(-offset - 1);
             }
-            _ => reply.scored().into_iter().map(|(job, score)| entry(job, score)).collect(),
-        })
+            (offset, count) = ((offset - length).max(0), count - taken);
+        }
+        if pipeline.is_empty() {
+            return Ok(Vec::new());
+        }
+        let lists = self.run(&pipeline)?.map(|list| list.items().into_iter().rev());
+        Ok(lists.flatten().map(|job| entry(job.bytes(), 0.0)).collect())
     }
 
     pub(super) fn search(&mut self, jid: &str) -> Result<Option<(JobLocation, JobEntry)>> {
@@ -233,9 +249,10 @@ fn add_resources(pipeline: &mut Pipeline, held: &JobResources) {
     pipeline.word(held.bid.as_deref().unwrap_or_default()).word(&held.jid);
 }
 
+/// The key of a set, or the name of a queue.
 fn key(from: &JobLocation) -> String {
     match from {
-        JobLocation::Queue(name) => format!("queue:{name}"),
+        JobLocation::Queue(name) => name.clone(),
         JobLocation::Scheduled => "schedule".into(),
         JobLocation::Retry => "retry".into(),
         JobLocation::Dead => "dead".into(),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::resp::{Pipeline, RespValue};
 use super::scripts::Script;
 use super::store::{ms, RedisStore};
+use super::{list_of, LISTS};
 use crate::store::payload::jid_of;
 use crate::store::traits::Result;
 use crate::store::types::{NewJob, PushResult};
@@ -33,8 +34,10 @@ impl RedisStore {
             };
             return Ok(answers.into_iter().map(pushed).collect());
         }
+        let jobs: Vec<Targeted<'_>> =
+            jobs.iter().map(|job| Targeted { job, list: list_of(job.payload) }).collect();
         if jobs.chunk_by(same_target).nth(1).is_none() {
-            self.push_one_group(jobs)?;
+            self.push_one_group(&jobs)?;
         } else {
             let mut pipeline = Pipeline::new();
             for group in jobs.chunk_by(same_target) {
@@ -50,8 +53,9 @@ impl RedisStore {
     /// the command fails. A queue that is not empty has its name in the set already, since the push that found it
     /// empty added it: so the name is left out while the last push to the same queue found a reserve of jobs there,
     /// and is added after the jobs if that has changed, which costs a second round trip.
-    fn push_one_group(&mut self, group: &[NewJob<'_>]) -> Result<()> {
-        let queue = group[0].at.is_none().then_some(group[0].queue);
+    fn push_one_group(&mut self, group: &[Targeted<'_>]) -> Result<()> {
+        let Targeted { job, list } = group[0];
+        let queue = (job.at.is_none() && list == LISTS[1]).then_some(job.queue);
         let is_listed = queue.is_some_and(|queue| self.filled == queue);
         self.filled.clear();
         let mut pipeline = Pipeline::new();
@@ -96,34 +100,43 @@ impl RedisStore {
     }
 }
 
+/// A job and the list of its queue that it belongs to.
+#[derive(Clone, Copy)]
+struct Targeted<'a> {
+    job: &'a NewJob<'a>,
+    list: &'static str,
+}
+
 /// Whether one command can add both jobs.
-fn same_target(a: &NewJob<'_>, b: &NewJob<'_>) -> bool {
-    match (a.at, b.at) {
-        (None, None) => a.queue == b.queue,
+fn same_target(a: &Targeted<'_>, b: &Targeted<'_>) -> bool {
+    match (a.job.at, b.job.at) {
+        (None, None) => a.job.queue == b.job.queue && a.list == b.list,
         (Some(_), Some(_)) => true,
         _ => false,
     }
 }
 
 /// Adds the queue of a group to the set of all queues, unless the group goes to the schedule.
-fn add_name(pipeline: &mut Pipeline, group: &[NewJob<'_>]) {
-    if group[0].at.is_none() {
-        pipeline.begin(3).word("SADD").word("queues").word(group[0].queue);
+fn add_name(pipeline: &mut Pipeline, group: &[Targeted<'_>]) {
+    let job = group[0].job;
+    if job.at.is_none() {
+        pipeline.begin(3).word("SADD").word("queues").word(job.queue);
     }
 }
 
-fn add_jobs(pipeline: &mut Pipeline, group: &[NewJob<'_>]) {
-    let first = &group[0];
-    pipeline.reserve(group.iter().map(|job| job.payload.len() + JOB_BYTES).sum());
+fn add_jobs(pipeline: &mut Pipeline, group: &[Targeted<'_>]) {
+    let Targeted { job: first, list } = group[0];
+    pipeline.reserve(group.iter().map(|one| one.job.payload.len() + JOB_BYTES).sum());
     if first.at.is_some() {
         pipeline.begin(2 + 2 * group.len()).word("ZADD").word("schedule");
-        for job in group {
-            pipeline.float(job.at.unwrap_or_default()).word(job.payload);
+        for one in group {
+            pipeline.float(one.job.at.unwrap_or_default()).word(one.job.payload);
         }
     } else {
-        pipeline.begin(2 + group.len()).word("LPUSH").parts(&[b"queue:", first.queue.as_bytes()]);
-        for job in group {
-            pipeline.word(job.payload);
+        let key = [list.as_bytes(), first.queue.as_bytes()];
+        pipeline.begin(2 + group.len()).word("LPUSH").parts(&key);
+        for one in group {
+            pipeline.word(one.job.payload);
         }
     }
 }

@@ -57,6 +57,7 @@ pub struct ScriptSource {
 }
 
 const OWNERS: &str = include_str!("lua/owners.lua");
+const LISTS: &str = include_str!("lua/lists.lua");
 const JOBS: &str = include_str!("lua/shared.lua");
 const LINES: &str = include_str!("lua/lines.lua");
 const CLAIMS: &str = include_str!("lua/claims.lua");
@@ -73,24 +74,24 @@ macro_rules! scripts {
 
 /// All scripts.
 pub const SCRIPTS: [ScriptSource; 20] = scripts![
-    "claim" [OWNERS CLAIMS] false,
-    "ack" [JOBS LINES OWNERS CLAIMS] false,
-    "push" [JOBS] true,
+    "claim" [OWNERS LISTS CLAIMS] false,
+    "ack" [LISTS JOBS LINES OWNERS CLAIMS] false,
+    "push" [LISTS JOBS] true,
     "due" [] false,
-    "move_due" [JOBS] false,
-    "claim_due" [OWNERS JOBS] false,
-    "heartbeat" [OWNERS JOBS LINES] false,
-    "restore" [OWNERS] false,
+    "move_due" [LISTS JOBS] false,
+    "claim_due" [OWNERS LISTS JOBS] false,
+    "heartbeat" [OWNERS LISTS JOBS LINES] false,
+    "restore" [OWNERS LISTS JOBS] false,
     "forget" [] false,
-    "acquire" [JOBS LINES] false,
-    "unlock" [JOBS] false,
-    "release" [JOBS] false,
-    "take_entry" [JOBS] false,
-    "clear" [] false,
-    "stats" [] false,
-    "queues" [] false,
+    "acquire" [LISTS JOBS LINES] false,
+    "unlock" [LISTS JOBS] false,
+    "release" [LISTS JOBS] false,
+    "take_entry" [LISTS JOBS] false,
+    "clear" [LISTS] false,
+    "stats" [LISTS] false,
+    "queues" [LISTS] false,
     "batch_open" [OWNERS] true,
-    "batch_close" [JOBS] false,
+    "batch_close" [LISTS JOBS] false,
     "save" [] false,
     "remove_open" [OWNERS] false,
 ];

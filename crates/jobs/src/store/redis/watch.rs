@@ -13,6 +13,7 @@ use super::resp::{Pipeline, RespValue};
 use super::server::ServerHandle;
 use super::store::ms;
 use super::transport::PollResult;
+use super::LISTS;
 use crate::store::error::StoreError;
 use crate::store::poll::EventInterrupt;
 use crate::store::traits::{Interrupt, Result, StoreWatch};
@@ -70,7 +71,7 @@ impl RedisWatch {
     }
 
     fn queue(&self, key: &[u8]) -> Option<Arc<str>> {
-        let name = key.strip_prefix(b"queue:")?;
+        let name = LISTS.iter().find_map(|list| key.strip_prefix(list.as_bytes()))?;
         self.queues.iter().find(|queue| queue.as_bytes() == name).cloned()
     }
 }
@@ -80,7 +81,9 @@ impl StoreWatch for RedisWatch {
         self.queues = queues.to_vec();
         let mut pipeline = Pipeline::new();
         for queue in queues {
-            pipeline.begin(2).word("LLEN").parts(&[b"queue:", queue.as_bytes()]);
+            for list in LISTS {
+                pipeline.begin(2).word("LLEN").parts(&[list.as_bytes(), queue.as_bytes()]);
+            }
         }
         pipeline.command(&[b"SMEMBERS", b"paused"]);
         for set in ["retry", "schedule"] {
@@ -90,7 +93,9 @@ impl StoreWatch for RedisWatch {
         // Older messages are dropped: everything is read again.
         self.conn.pushes();
         let mut replies = self.conn.run(&pipeline)?.into_iter();
-        let sizes: Vec<u64> = replies.by_ref().take(queues.len()).map(|n| n.count()).collect();
+        let lists = replies.by_ref().take(LISTS.len() * queues.len());
+        let lengths: Vec<u64> = lists.map(|length| length.count()).collect();
+        let sizes = lengths.chunks(LISTS.len()).map(|lists| lists.iter().sum::<u64>());
         let paused = replies.next().unwrap_or(RespValue::Nil).items();
         let is_paused = |queue: &str| paused.contains(&RespValue::Bulk(queue.as_bytes().to_vec()));
         let ready = queues.iter().zip(sizes).filter(|(queue, size)| *size > 0 && !is_paused(queue));

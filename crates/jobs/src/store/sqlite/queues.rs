@@ -11,7 +11,7 @@ use super::{batches, limits, lines, processes, usage};
 use crate::outcome::{Ack, Outcome};
 use crate::store::line::{called, lines_to_look_at};
 use crate::store::options::StoreOptions;
-use crate::store::payload::named_queue;
+use crate::store::payload::{named_queue, priority_of};
 use crate::store::types::{
     ClaimReply, ClaimRequest, ClaimedJob, JobLocation, NewJob, PushResult, CLAIM_MAX,
 };
@@ -21,8 +21,8 @@ pub(super) fn push(
     jobs: &[NewJob<'_>],
     now_s: f64,
 ) -> Result<Vec<PushResult>> {
-    // The last queue and its next row: a bulk push has one queue.
-    let mut last: Option<(&str, i64)> = None;
+    // The last queue and priority, and the next row: a bulk push has one queue.
+    let mut last: Option<(&str, i16, i64)> = None;
     let mut results = Vec::with_capacity(jobs.len());
     let mut added: BTreeMap<&str, usize> = BTreeMap::new();
     for job in jobs {
@@ -39,12 +39,13 @@ pub(super) fn push(
         match job.at {
             Some(at) => rows::add_to_set(tx, &JobLocation::Scheduled, at, job.payload)?,
             None => {
+                let priority = priority_of(job.payload);
                 let row = match last {
-                    Some((name, row)) if name == job.queue => row,
-                    _ => rows::back(tx, rows::queue_id(tx, job.queue)?)?,
+                    Some((name, same, row)) if name == job.queue && same == priority => row,
+                    _ => rows::back(tx, rows::queue_id(tx, job.queue)?, priority)?,
                 };
                 rows::insert(tx, row, job.payload)?;
-                last = Some((job.queue, row + 1));
+                last = Some((job.queue, priority, row + 1));
             }
         }
         results.push(PushResult::Stored);

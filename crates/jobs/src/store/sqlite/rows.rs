@@ -1,10 +1,11 @@
 //! The rows of jobs: in queues, in flight and in sets. The rowid of a job in a
-//! queue holds queue and position, that of a job in flight owner and ticket.
+//! queue holds queue, priority and position, that of a job in flight owner and ticket.
 
 use rusqlite::{params, Connection, OptionalExtension, Result};
 
 use super::transaction::SqliteTransaction;
 use crate::store::options::StoreOptions;
+use crate::store::payload::{priority_of, PRIORITY_MAX};
 use crate::store::types::JobLocation;
 
 /// Rowids of one owner's in-flight set, and half of those of a queue. Leaves
@@ -13,9 +14,45 @@ const SPAN: i64 = 1 << 43;
 /// The queue id of a job that was claimed from the schedule or the retry set.
 pub(super) const NO_QUEUE: i64 = 0;
 
-/// First and last rowid of a queue. Positions grow from the middle both ways.
+/// Rowids of one priority other than 0: room for 10¹⁰ jobs until it is empty once.
+const BAND: i64 = 1 << 34;
+/// Rowids of all priorities on one side of 0.
+const SIDE: i64 = (PRIORITY_MAX as i64 + 1) * BAND;
+
+/// First and last rowid of a queue. Smaller priorities come first, so that the order of rowids is the order of claims.
 pub(super) fn queue_rows(queue: i64) -> (i64, i64) {
     (queue * 2 * SPAN, (queue + 1) * 2 * SPAN - 1)
+}
+
+/// The rowids of the jobs of one priority of a queue. Positions grow from the start both ways.
+#[derive(Clone, Copy)]
+struct Band {
+    first: i64,
+    start: i64,
+    last: i64,
+}
+
+impl Band {
+    fn of(queue: i64, priority: i16) -> Self {
+        let (first, last) = queue_rows(queue);
+        let (first, last) = match i64::from(priority) {
+            0 => return Self { first: first + SIDE, start: first + SPAN, last: last - SIDE },
+            before @ ..0 => (first + SIDE + before * BAND, first + SIDE + (before + 1) * BAND - 1),
+            after => (last - SIDE + 1 + (after - 1) * BAND, last - SIDE + after * BAND),
+        };
+        Self { first, start: first + BAND / 4, last }
+    }
+
+    /// The one that a rowid belongs to.
+    fn at(row: i64) -> Self {
+        let (queue, place) = (row / (2 * SPAN), row % (2 * SPAN));
+        let priority = match place {
+            before if before < SIDE => before / BAND - SIDE / BAND,
+            after if after >= 2 * SPAN - SIDE => (after - 2 * SPAN + SIDE) / BAND + 1,
+            _ => 0,
+        };
+        Self::of(queue, priority as i16)
+    }
 }
 
 /// First and last rowid of an owner's in-flight set.
@@ -55,33 +92,41 @@ pub(super) fn holds_any(conn: &Connection, queue: i64) -> Result<bool> {
         .query_row(queue_rows(queue), |row| row.get(0))
 }
 
-/// The first and the last row of a queue's jobs; `None`: it is empty.
-fn ends(conn: &Connection, queue: i64) -> Result<Option<(i64, i64)>> {
+/// The first and the last row of jobs between two rows; `None`: there are none.
+fn ends(conn: &Connection, rows: (i64, i64)) -> Result<Option<(i64, i64)>> {
     let ends: (Option<i64>, Option<i64>) = conn
         .prepare_cached(
             "SELECT (SELECT min(id) FROM waiting WHERE id BETWEEN ?1 AND ?2),
              (SELECT max(id) FROM waiting WHERE id BETWEEN ?1 AND ?2)",
         )?
-        .query_row(queue_rows(queue), |row| Ok((row.get(0)?, row.get(1)?)))?;
+        .query_row(rows, |row| Ok((row.get(0)?, row.get(1)?)))?;
     Ok(ends.0.zip(ends.1))
 }
 
-/// How many jobs a queue holds, without looking at each: its rows follow each other, but for the holes.
+/// How many jobs a queue holds, without looking at each: the rows of a priority follow each other, but for the holes.
 pub(super) fn size(conn: &Connection, queue: i64) -> Result<i64> {
-    let Some((first, last)) = ends(conn, queue)? else { return Ok(0) };
-    let holes: i64 = conn
-        .prepare_cached("SELECT count(*) FROM holes WHERE id BETWEEN ?1 AND ?2")?
-        .query_row([first, last], |row| row.get(0))?;
-    Ok(last - first + 1 - holes)
+    let (mut next, end) = queue_rows(queue);
+    let mut size = 0;
+    while let Some((first, _)) = ends(conn, (next, end))? {
+        let band = Band::at(first);
+        let last = ends(conn, (first, band.last))?.map_or(first, |(_, last)| last);
+        let holes: i64 = conn
+            .prepare_cached("SELECT count(*) FROM holes WHERE id BETWEEN ?1 AND ?2")?
+            .query_row([first, last], |row| row.get(0))?;
+        size += last - first + 1 - holes;
+        next = band.last + 1;
+    }
+    Ok(size)
 }
 
 /// Notes that a person has removed the job of this row. Holes that are not between jobs any more are forgotten: their
 /// rows are used again. [`back`] and [`prepend`] forget those that claims have left behind.
 pub(super) fn note_hole(tx: &SqliteTransaction<'_>, row: i64) -> Result<()> {
-    let queue = row / (2 * SPAN);
     tx.conn.prepare_cached("INSERT OR IGNORE INTO holes(id) VALUES(?1)")?.execute([row])?;
-    let (first, last) = queue_rows(queue);
-    let Some((min, max)) = ends(tx.conn, queue)? else { return forget_holes(tx, first, last) };
+    let Band { first, last, .. } = Band::at(row);
+    let Some((min, max)) = ends(tx.conn, (first, last))? else {
+        return forget_holes(tx, first, last);
+    };
     forget_holes(tx, first, min)?;
     forget_holes(tx, max, last)
 }
@@ -95,24 +140,24 @@ fn forget_holes(tx: &SqliteTransaction<'_>, first: i64, last: i64) -> Result<()>
 
 /// Adds a job at the back of a queue.
 pub(super) fn append(tx: &SqliteTransaction<'_>, queue: &str, payload: &[u8]) -> Result<()> {
-    let row = back(tx, queue_id(tx, queue)?)?;
+    let row = back(tx, queue_id(tx, queue)?, priority_of(payload))?;
     insert(tx, row, payload)
 }
 
 /// Adds a job at the front of a queue.
 pub(super) fn prepend(tx: &SqliteTransaction<'_>, queue: &str, payload: &[u8]) -> Result<()> {
-    let (first, last) = queue_rows(queue_id(tx, queue)?);
+    let Band { first, start, last } = Band::of(queue_id(tx, queue)?, priority_of(payload));
     let min: Option<i64> = tx
         .conn
         .prepare_cached("SELECT min(id) FROM waiting WHERE id BETWEEN ?1 AND ?2")?
         .query_row([first, last], |row| row.get(0))?;
     forget_holes(tx, first, min.map_or(last, |min| min - 1))?;
-    insert(tx, min.map_or(first + SPAN, |min| min - 1), payload)
+    insert(tx, min.map_or(start, |min| min - 1), payload)
 }
 
-/// The next row at the back of a queue.
-pub(super) fn back(tx: &SqliteTransaction<'_>, queue: i64) -> Result<i64> {
-    let (first, last) = queue_rows(queue);
+/// The next row at the back of the jobs with this priority.
+pub(super) fn back(tx: &SqliteTransaction<'_>, queue: i64, priority: i16) -> Result<i64> {
+    let Band { first, start, last } = Band::of(queue, priority);
     let max: Option<i64> = tx
         .conn
         .prepare_cached("SELECT max(id) FROM waiting WHERE id BETWEEN ?1 AND ?2")?
@@ -120,7 +165,7 @@ pub(super) fn back(tx: &SqliteTransaction<'_>, queue: i64) -> Result<i64> {
     if max.is_none() {
         forget_holes(tx, first, last)?;
     }
-    Ok(max.map_or(first + SPAN, |max| max + 1))
+    Ok(max.map_or(start, |max| max + 1))
 }
 
 /// Adds a job to its queue as this row.
@@ -193,4 +238,29 @@ pub(super) fn next_at(conn: &Connection) -> Result<Option<f64>> {
     let times = [0, 1].map(|kind| select.query_row([kind], |row| row.get::<_, Option<f64>>(0)));
     let times = times.into_iter().collect::<Result<Vec<_>>>()?;
     Ok(times.into_iter().flatten().min_by(f64::total_cmp))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rows_of_priorities_follow_each_other() {
+        for queue in [1, 7, 400_000] {
+            let (mut next, end) = queue_rows(queue);
+            for priority in -PRIORITY_MAX - 1..=PRIORITY_MAX + 1 {
+                let band = Band::of(queue, priority);
+                assert_eq!(band.first, next, "{priority}");
+                for row in [band.first, band.start, band.last] {
+                    let same = Band::at(row);
+                    let ends = (band.first, band.start, band.last);
+                    assert_eq!((same.first, same.start, same.last), ends);
+                }
+                next = band.last + 1;
+            }
+            assert_eq!(next, end + 1);
+            // As before there were priorities.
+            assert_eq!(Band::of(queue, 0).start, queue_rows(queue).0 + SPAN);
+        }
+    }
 }

@@ -61,6 +61,11 @@ fn fresh() -> Arc<dyn StoreFactory> {
 
 conformance!(fresh);
 
+#[test]
+fn each_number_has_its_place() {
+    crate::store::conformance::priorities::each_number_has_its_place(&fresh);
+}
+
 fn push(store: &mut dyn Store, payload: &str) -> Result<()> {
     let payload = payload.as_bytes();
     store.push(&[NewJob { queue: "q", payload, at: None, lock: None, bid: None }]).map(|_| ())

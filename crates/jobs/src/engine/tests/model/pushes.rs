@@ -19,16 +19,23 @@ struct PushModel {
     jid: String,
     queue: &'static str,
     at: Option<f64>,
+    /// -1, 0 or 1: Redis tells no more apart.
+    priority: i8,
     extra: Extra,
     bid: Option<String>,
 }
 
 impl PushModel {
     fn payload(&self) -> Vec<u8> {
-        let Self { jid, queue, extra, bid, .. } = self;
+        let Self { jid, queue, extra, bid, priority, .. } = self;
         let bid = bid.as_ref().map(|bid| format!(r#","bid":"{bid}""#)).unwrap_or_default();
-        let extra = Some(extra).filter(|extra| **extra != Extra::default());
-        let extra = extra.map(|e| format!(r#","chaton":{}"#, e.to_json())).unwrap_or_default();
+        let json = extra.to_json();
+        let extra = match (*priority, &json[1..]) {
+            (0, "}") => String::new(),
+            (0, _) => format!(r#","chaton":{json}"#),
+            (_, "}") => format!(r#","chaton":{{"priority":{priority}}}"#),
+            (_, rest) => format!(r#","chaton":{{"priority":{priority},{rest}"#),
+        };
         format!(r#"{{"class":"A","args":[],"jid":"{jid}","queue":"{queue}"{bid}{extra}}}"#).into()
     }
 
@@ -48,7 +55,8 @@ impl World<'_> {
     fn plain(&mut self) -> PushModel {
         let jid = self.name("j");
         let queue = ["high", "low"][self.random.usize(..2)];
-        PushModel { jid, queue, at: None, extra: Extra::default(), bid: None }
+        let priority = [0, 0, 0, -1, 1][self.random.usize(..5)];
+        PushModel { jid, queue, at: None, priority, extra: Extra::default(), bid: None }
     }
 
     fn later(&mut self) -> f64 {

@@ -6,38 +6,39 @@ local function claim(owner, at)
   local out, turns, format = {1}, {}, string.format
   for i = at + 3, #ARGV do
     local queue = ARGV[i]
-    local list = 'queue:' .. queue
     turns[#turns + 1] = 'chaton:turn:' .. queue
     if not (pauses and redis.call('SISMEMBER', 'paused', queue) == 1) then
       local field = '%d:' .. string.gsub(queue, '%%', '%%%%')
-      -- A few, then many: the length of jobs is only known once they are popped.
-      local step = 8
-      while left > 0 do
-        local asked = math.min(step, left)
-        local jobs = redis.pcall('RPOP', list, asked)
-        if jobs and jobs.err and not string.find(jobs.err, 'WRONGTYPE', 1, true) then
-          jobs = redis.call('RPOP', list, asked)
+      for _, list in ipairs(lists_of(queue)) do
+        -- A few, then many: the length of jobs is only known once they are popped.
+        local step = 8
+        while left > 0 do
+          local asked = math.min(step, left)
+          local jobs = redis.pcall('RPOP', list, asked)
+          if jobs and jobs.err and not string.find(jobs.err, 'WRONGTYPE', 1, true) then
+            jobs = redis.call('RPOP', list, asked)
+          end
+          -- A key of another type, which the watch reports, holds no jobs.
+          if not jobs or #jobs == 0 then break end
+          local args, size = {}, 0
+          for j = 1, #jobs do
+            local job = jobs[j]
+            args[size + 1] = format(field, ticket)
+            args[size + 2] = job
+            size = size + 2
+            ticket = ticket + 1
+            room = room - #job
+          end
+          redis.call('HSET', key, unpack(args))
+          out[#out + 1] = i - at - 3
+          out[#out + 1] = jobs
+          left = room > 0 and left - #jobs or 0
+          if #jobs < asked then break end
+          step = step * 8
         end
-        -- A key of another type, which the watch reports, holds no jobs.
-        if not jobs or #jobs == 0 then break end
-        local args, size = {}, 0
-        for j = 1, #jobs do
-          local job = jobs[j]
-          args[size + 1] = format(field, ticket)
-          args[size + 2] = job
-          size = size + 2
-          ticket = ticket + 1
-          room = room - #job
-        end
-        redis.call('HSET', key, unpack(args))
-        out[#out + 1] = i - at - 3
-        out[#out + 1] = jobs
-        left = room > 0 and left - #jobs or 0
-        if #jobs < asked then break end
-        step = step * 8
+        local length = left == 0 and out[1] == 1 and redis.pcall('LLEN', list)
+        if type(length) == 'number' and length > 0 then out[1] = 0 end
       end
-      local length = left == 0 and out[1] == 1 and redis.pcall('LLEN', list)
-      if type(length) == 'number' and length > 0 then out[1] = 0 end
     end
   end
   if #turns > 0 then redis.call('DEL', unpack(turns)) end

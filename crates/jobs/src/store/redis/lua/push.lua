@@ -10,7 +10,7 @@ for i = 3, #ARGV, 7 do
   local queue, payload, time, lock, jid, ttl, bid = unpack(ARGV, i, i + 6)
   local holder = ''
   -- The key of its queue may be no list: refused before the batch counts the job.
-  if bid ~= '' and time == '' then redis.call('LLEN', 'queue:' .. queue) end
+  if bid ~= '' and time == '' then redis.call('LLEN', list_of(queue, payload)) end
   if lock ~= '' then
     lock = 'chaton:lock:' .. lock
     if not redis.call('SET', lock, jid, 'NX', 'PX', ttl) then

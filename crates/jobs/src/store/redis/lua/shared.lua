@@ -3,11 +3,23 @@
 -- whose last run failed. Its field owner is there while it is open. An older version knows no …:jids: of the
 -- jobs that it pushed, total - listed, as many as the field unlisted says have succeeded.
 --
+-- The list that a job belongs to. Most documents have no priority, which a search for the two names shows.
+local function list_of(queue, payload)
+  local priority
+  if string.find(payload, '"chaton":', 1, true) and string.find(payload, '"priority":', 1, true) then
+    local read, job = pcall(cjson.decode, payload)
+    local extra = read and type(job) == 'table' and job.chaton
+    priority = type(extra) == 'table' and type(extra.priority) == 'number' and extra.priority
+  end
+  local index = not priority and 2 or math.abs(priority) < 1 and 2 or priority < 0 and 1 or 3
+  return lists_of(queue)[index]
+end
+
 -- The application may keep something else under the key of a queue. A job that goes there must not hold up
 -- the other jobs of its script: it goes to the dead set, unless the push is `strict`. Returns whether it is
 -- in its queue.
 local function put(command, queue, payload, strict)
-  local list = 'queue:' .. queue
+  local list = list_of(queue, payload)
   local reply = redis.pcall(command, list, payload)
   if type(reply) ~= 'table' then
     redis.call('SADD', 'queues', queue)

@@ -1,9 +1,11 @@
 -- Returns {processed, failed, enqueued, scheduled, retries, dead, in flight, processes}
 local enqueued, in_flight, living = 0, 0, 0
 for _, queue in ipairs(redis.call('SMEMBERS', 'queues')) do
-  local length = redis.pcall('LLEN', 'queue:' .. queue)
-  -- The application may keep something else under this key.
-  if type(length) == 'number' then enqueued = enqueued + length end
+  for _, list in ipairs(lists_of(queue)) do
+    local length = redis.pcall('LLEN', list)
+    -- The application may keep something else under this key.
+    if type(length) == 'number' then enqueued = enqueued + length end
+  end
 end
 for _, owner in ipairs(redis.call('ZRANGE', 'chaton:owners', 0, -1)) do
   in_flight = in_flight + redis.call('HLEN', 'chaton:inflight:' .. owner)

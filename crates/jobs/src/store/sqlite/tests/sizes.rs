@@ -4,6 +4,7 @@ use fastrand::Rng;
 
 use super::temporary;
 use crate::outcome::{Ack, Outcome};
+use crate::store::payload::priority_of;
 use crate::store::*;
 
 /// Steps of the test.
@@ -15,7 +16,11 @@ fn queue() -> JobLocation {
 
 /// Does one thing of those that add or remove rows.
 fn step(store: &mut dyn Store, random: &mut Rng, ticket: &mut u64, number: usize) {
-    let payload = format!(r#"{{"class":"A","args":[],"jid":"{number}","queue":"q"}}"#).into_bytes();
+    let priority = [-2, 0, 0, 0, 3][random.usize(..5)];
+    let payload = format!(
+        r#"{{"class":"A","args":[],"jid":"{number}","queue":"q","chaton":{{"priority":{priority}}}}}"#
+    )
+    .into_bytes();
     let job = NewJob { queue: "q", payload: &payload, at: None, lock: None, bid: None };
     let entries = store.list(&queue(), 0, 1000).unwrap();
     let entry = (!entries.is_empty()).then(|| entries[random.usize(..entries.len())].clone());
@@ -52,7 +57,9 @@ fn sizes_are_right_after_removals_in_the_middle() {
     let mut longest = 0;
     for number in 0..STEPS {
         step(&mut *store, &mut random, &mut ticket, number);
-        let there = store.list(&queue(), 0, 1000).unwrap().len() as u64;
+        let jobs = store.list(&queue(), 0, 1000).unwrap();
+        assert!(jobs.is_sorted_by_key(|job| priority_of(&job.payload)), "after step {number}");
+        let there = jobs.len() as u64;
         assert_eq!(store.stats().unwrap().enqueued, there, "after step {number}");
         let sizes: Vec<_> = store.queues().unwrap().iter().map(|queue| queue.size).collect();
         assert!(sizes.iter().all(|size| *size == there), "{sizes:?} after step {number}");
