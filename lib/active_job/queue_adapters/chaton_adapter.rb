@@ -83,7 +83,26 @@ module ActiveJob
         end
       end
 
+      # Enqueues a job that another program had stored.
+      #
+      # @param connection [Object, nil] see {Chaton::Jobs::OwnTransaction#check}
+      # @return [String, nil] its jid; nil: an equal unique job exists, or client middleware stopped it
+      # @private
+      def take_over(job, at: nil, connection: nil)
+        Chaton::Jobs.client.one(known(job), [job.serialize], at, connection: connection)
+      end
+
+      # @return [Hash{String=>Object}] its document, without an id
+      # @private
+      def document(job) = known(job).item([job.serialize])
+
       private
+
+      # Blocks for limits and locks get the arguments, which a job that was read has not looked at yet.
+      def known(job)
+        job.send(:deserialize_arguments_if_needed) if own_limits?(job) || job.class.chaton_options.any?
+        declared(job)
+      end
 
       # ActiveJob enqueues a retry as a further job with the same job_id, while the failed one runs.
       def push(job, at)

@@ -30,6 +30,7 @@ module Chaton
                      "tell a process, on any machine, to take no more jobs (TSTP), to stop (TERM) or to log what it " \
                      "does (TTIN)"],
         "migrate" => ["", "make the tables of a PostgreSQL store, or bring them up to date"],
+        "import" => ["", "take over the jobs that wait in the tables of Solid Queue or GoodJob"],
         "backup" => ["FILE", "copy a SQLite store into a file while it is in use"],
         "vacuum" => ["", "give the space of removed jobs in a SQLite store back to the disk while it is in use"]
       }.freeze

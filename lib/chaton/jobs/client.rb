@@ -62,6 +62,10 @@ module Chaton
       # @private
       def work(job, &block) = OwnWork.new(@own, @native, job).run(&block)
 
+      # @return [Boolean] whether a connection is to the database of the store
+      # @private
+      def own?(connection) = @own.own?(connection)
+
       # @raise [ConfigError] {#work} cannot
       # @private
       def check_work = @own.pool

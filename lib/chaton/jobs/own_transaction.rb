@@ -27,15 +27,19 @@ module Chaton
 
       # @return [Object, nil] the connection of ActiveRecord that has a transaction open in the store's database
       def connection
-        AfterCommit.open_connections.find { |connection| ours?(connection) } if possible?
+        AfterCommit.open_connections.find { |connection| own?(connection) }
       end
+
+      # @param connection [Object] as of {#check}
+      # @return [Boolean] whether it is to the database of the store
+      def own?(connection) = possible? && ours?(connection)
 
       # Checks a connection that was passed with a job.
       #
       # @param connection [Object] of ActiveRecord, of the gem pg, or a database of Sequel
       # @raise [ConfigError] it is to another database
       def check(connection)
-        return connection if possible? && ours?(connection)
+        return connection if own?(connection)
 
         raise ConfigError, "the job's connection: is not to the database of the store (jobs { store … }), which " \
                            "has to be PostgreSQL, or may not store jobs there: enqueue without connection:, or see " \

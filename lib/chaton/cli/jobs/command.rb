@@ -23,6 +23,13 @@ module Chaton
           offset: Config::Option.new(name: :offset, group: :jobs, type: Config::Types::Number.new(0..100_000_000),
                                      default: 0, flags: %w[--offset], placeholder: "N",
                                      says: "Skip that many of each place."),
+          from: Config::Option.new(name: :from, group: :jobs, type: Config::Types::OneOf.new(:solid_queue, :good_job),
+                                   flags: %w[--from], placeholder: "NAME", default_text: "none",
+                                   says: "The program whose tables have the jobs."),
+          database: Config::Option.new(name: :database, group: :jobs, type: Config::Types::Word.new("a database"),
+                                       flags: %w[--database], placeholder: "NAME",
+                                       default_text: "the one that has its tables",
+                                       says: "The entry of config/database.yml with these tables."),
           in: Config::Option.new(name: :in, group: :jobs, type: Config::Types::Number.new(0.0..3e9, unit: "seconds"),
                                  default: 0.0, flags: %w[--in], placeholder: "S", says: "Run it in so many seconds.")
         }.freeze
