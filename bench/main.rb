@@ -3,6 +3,7 @@
 require "optparse"
 require_relative "gc/suite"
 require_relative "jobs/suite"
+require_relative "live/suite"
 require_relative "memory/suite"
 require_relative "rails/suite"
 require_relative "streams/suite"
@@ -12,14 +13,15 @@ require_relative "web/suite"
 
 # The program behind bin/bench, which describes its use.
 SUITES = { "rails" => Bench::Rails::Suite, "web" => Bench::Web::Suite, "jobs" => Bench::Jobs::Suite,
-           "memory" => Bench::Memory::Suite, "gc" => Bench::Gc::Suite, "streams" => Bench::Streams::Suite }.freeze
+           "memory" => Bench::Memory::Suite, "gc" => Bench::Gc::Suite, "streams" => Bench::Streams::Suite,
+           "live" => Bench::Live::Suite }.freeze
 
 options = { only: [], quick: false }
 # bin/matrix has its own way to call this.
 typed = [ENV.fetch("CHATON_BENCH_COMMAND", "bin/bench"), *ARGV].join(" ")
 list = false
 parser = OptionParser.new do |opts|
-  opts.banner = "bin/bench rails|web|jobs|streams|memory|gc [options] | bin/bench render [FOLDER]"
+  opts.banner = "bin/bench rails|web|jobs|streams|live|memory|gc [options] | bin/bench render [FOLDER]"
   opts.on("--quick", "few short slices, for orientation (5 to 10 minutes)") { options[:quick] = true }
   opts.on("--case NAME", "only this case; may be given again") { |name| options[:only] << name }
   opts.on("--list", "name the cases") { list = true }
