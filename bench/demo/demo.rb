@@ -134,6 +134,7 @@ module Bench
     def keep_running
       puts "Chaton keeps running at #{@servers.first.url("/")} and #{@https.url("/")}  " \
            "(process #{@servers.first.pid}; Ctrl-C stops it)",
+           "A text that goes on while you deploy and kill: #{@servers.first.url("/answer")}",
            "Metrics and traces: examples/metrics/README.md, examples/traces/README.md"
       abort "Chaton ended by itself: #{@servers.first.wait}"
     end

@@ -2,6 +2,7 @@
 
 require_relative "example_test_case"
 require "support/admin_client"
+require "support/browser"
 require "support/open_metrics"
 require "support/otlp_collector"
 
@@ -73,7 +74,38 @@ class AllInOneExampleTest < ExampleTestCase
     collector&.close
   end
 
+  # In a browser, whose page is never loaded again.
+  def test_a_text_goes_on_over_a_deploy_and_the_death_of_workers
+    server = boot_whole_example("all_in_one", env: { "ANSWER_WORD_S" => "0.08" })
+    job = File.read(File.join(EXAMPLES, "all_in_one/app/jobs/answer_job.rb"))
+    whole = job[/<<~TEXT.*?\n(.*?)\n  TEXT/m, 1].split.join(" ")
+    browser = Browser.new
+    browser.open("http://127.0.0.1:#{server.port}/answer")
+    words = -> { browser.text("#text").split }
+    server.eventually("it begins", timeout_s: 60) { words.call.size > 3 }
+    browser.run("window.mine = true")
+    server.signal("KILL", worker(server, "web"))
+    seen = words.call.size
+    server.eventually("it goes on after a kill", timeout_s: 60) { words.call.size > seen + 5 }
+    server.signal("USR1")
+    server.wait_line(/phased restart done/, timeout_s: 60)
+    server.eventually("it is complete", timeout_s: 60) { browser.text("#state") == "complete" }
+    assert_equal whole, browser.text("#text").strip
+    assert browser.run("window.mine"), "the page was not loaded again"
+    assert_operator browser.text("#log").scan("connected").size, :>=, 3
+    # One that is opened later gets it as a whole.
+    browser.run("location.reload()")
+    server.eventually("it is there again", timeout_s: 60) { browser.text("#state") == "complete" }
+    assert_equal [whole, nil], [browser.text("#text").strip, browser.run("window.mine")]
+    assert_empty(browser.complaints.grep_v(/ERR_(CONNECTION|INCOMPLETE|EMPTY)|favicon/))
+    assert_equal 0, server.stop
+  ensure
+    browser&.close
+  end
+
   private
+
+  def worker(server, role) = server.status["workers"].find { |one| one["roles"] == [role] }["pid"]
 
   # @return [Array<Float>] requests, jobs and records
   def counted(server)

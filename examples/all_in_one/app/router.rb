@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "json"
+require_relative "answers"
 require_relative "clicks"
 require_relative "facts"
 require_relative "page"
@@ -17,6 +18,7 @@ class Router
     @facts = Facts.new
     @reports = Reports.new
     @clicks = Clicks.new
+    @answers = Answers.new
   end
 
   def call(env)
@@ -32,7 +34,7 @@ class Router
     when "/clicks" then @clicks.produce(env)
     when "/streams.json" then @clicks.counts
     when "/status.json" then [200, JSON_TYPE.dup, [JSON.generate(@facts.to_h(env))]]
-    else [404, TEXT.dup, ["no such page\n"]]
+    else @answers.call(env) || [404, TEXT.dup, ["no such page\n"]]
     end
   end
 
