@@ -15,7 +15,9 @@ mod limits;
 mod lines;
 mod own;
 mod owners;
+mod rows;
 mod schema;
+mod server;
 mod store;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -27,7 +29,7 @@ use std::sync::Arc;
 use super::options::StoreOptions;
 use super::traits::{Result, Store, StoreFactory, StoreWatch};
 use address::PostgresAddress;
-use connection::Server;
+use server::Server;
 use store::PostgresStore;
 use watch::PostgresWatch;
 

@@ -1,7 +1,7 @@
 //! What a person should know about the server.
 
 use super::connection::{args, Call};
-use super::jobs::Result;
+use super::errors::Result;
 use crate::store::error::{StoreError, StoreErrorKind};
 
 /// The oldest supported version, as the server numbers it.

@@ -2,9 +2,10 @@
 
 use tokio_postgres::Row;
 
-use super::connection::{args, Call};
-use super::jobs::{Result, Rows, QUEUE};
-use super::limits::{serialize_batches, NOW};
+use super::connection::{args, Call, NOW};
+use super::errors::Result;
+use super::limits::serialize_batches;
+use super::rows::{Rows, QUEUE};
 use crate::outcome::{BatchEvent, BatchUpdate};
 use crate::store::types::*;
 

@@ -5,6 +5,9 @@ use tokio_postgres::Error;
 
 use crate::store::error::{StoreError, StoreErrorKind};
 
+/// Result of a statement, and of what consists of statements.
+pub(super) type Result<T> = std::result::Result<T, Failure>;
+
 /// What a call was doing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Phase {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::connection::{args, Call};
-use super::jobs::Result;
+use super::errors::Result;
 
 /// A floor stays behind the claims for so long at least: pushes that commit within that time are above it.
 const LAG: Duration = Duration::from_millis(250);

@@ -1,8 +1,9 @@
 //! Reads for people; pauses, cancels, hashes of iterable jobs and cron ticks; the removal of expired rows.
 
-use super::connection::{args, Call};
-use super::jobs::{place, push, read_entry, Result};
-use super::limits::NOW;
+use super::connection::{args, Call, NOW};
+use super::errors::Result;
+use super::jobs::{push, read_entry};
+use super::rows::place;
 use super::{batches, owners};
 use crate::document::enqueued_at;
 use crate::store::payload::has_jid;

@@ -5,12 +5,11 @@
 
 use crate::limit::{Limit, LimitRule};
 use crate::outcome::{Ack, Outcome};
-use crate::store::line::{called, latest, token_at, Taken, CALL_MAX, SKEW_S};
-use crate::store::types::{Grant, LimitRequest, NewLock};
+use crate::store::line::{Taken, CALL_MAX, SKEW_S};
+use crate::store::types::NewLock;
 
-use super::connection::{args, Call};
-use super::jobs::Result;
-use super::lines;
+use super::connection::{args, Call, NOW};
+use super::errors::Result;
 
 /// The locks of the store (`chaton` as a number of 32 bits begins the key): limits before batches.
 const LIMITS: i32 = 1;
@@ -20,9 +19,6 @@ const BATCHES: i32 = 2;
 const LOOKS: u32 = 50;
 /// Time between two looks.
 const LOOK_PAUSE: std::time::Duration = std::time::Duration::from_millis(2);
-
-/// Now, by the server's clock (s).
-pub(super) const NOW: &str = "extract(epoch FROM now())::float8";
 
 fn take(call: &mut Call<'_>, locks: &[i32]) -> Result<()> {
     if locks.is_empty() {
@@ -103,69 +99,6 @@ pub(super) fn unlock(call: &mut Call<'_>, keys: &[&str], jids: &[&str]) -> Resul
     .map(drop)
 }
 
-pub(super) fn acquire(
-    call: &mut Call<'_>,
-    owner: &str,
-    requests: &[LimitRequest<'_>],
-    now_s: f64,
-) -> Result<Vec<Grant>> {
-    if requests.iter().any(|request| !request.limits.is_empty()) {
-        serialize_limits(call)?;
-    }
-    let mut one = |request: &LimitRequest<'_>| {
-        let holder = holder(owner, request.ticket);
-        let mut denied = None;
-        // All are checked before one is used up: together or not at all.
-        for (index, limit) in request.limits.iter().enumerate() {
-            if let Some(at) = denial(call, limit, &holder, request, now_s)? {
-                denied = latest(denied, index, at);
-            }
-        }
-        if let Some((limit, at)) = denied {
-            return Ok(Grant::Behind { limit, at });
-        }
-        for limit in request.limits {
-            let waited = lines::leave(call, &limit.line(), request.jid)?;
-            if limit.rule.is_concurrent() {
-                release(call, std::slice::from_ref(&limit.key), &[called(request.jid)])?;
-            }
-            use_up(call, limit, &holder, now_s)?;
-            if waited && !limit.rule.is_concurrent() {
-                lines::look_if_due(call, &limit.line(), now_s)?;
-            }
-        }
-        Ok(Grant::Now)
-    };
-    requests.iter().map(&mut one).collect()
-}
-
-/// `None` when granted, else when to ask again, if that is known.
-fn denial(
-    call: &mut Call<'_>,
-    limit: &Limit,
-    holder: &str,
-    request: &LimitRequest<'_>,
-    now_s: f64,
-) -> Result<Option<Option<f64>>> {
-    let ahead = lines::ahead(call, &limit.line(), request.place, limit.rule.size().0)?;
-    if let LimitRule::Concurrent { max, .. } = limit.rule {
-        let (used, _) = held(call, &limit.key, now_s)?;
-        if used + ahead < max as usize {
-            return Ok(None);
-        }
-        // A job that requests again keeps its slot, and a called one has it already.
-        let holders = vec![holder.to_string(), called(request.jid)];
-        let own = call.any(
-            "SELECT 1 FROM chaton.slots WHERE key=$1 AND holder=ANY($2)",
-            args![limit.key.as_str(), holders],
-        )?;
-        return Ok((!own).then_some(None));
-    }
-    let taken = taken(call, limit, now_s)?;
-    let at = token_at(limit.rule, &taken, ahead, now_s).unwrap_or(now_s + limit.rule.size().1);
-    Ok((at > now_s).then_some(Some(at)))
-}
-
 /// The name of the holder of a slot.
 pub(super) fn holder(owner: &str, ticket: u64) -> String {
     format!("{owner}|{ticket}")
@@ -241,7 +174,7 @@ fn level(call: &mut Call<'_>, key: &str, max: u32, per_s: f64, now_s: f64) -> Re
 }
 
 /// Uses a limit up by one.
-fn use_up(call: &mut Call<'_>, limit: &Limit, holder: &str, now_s: f64) -> Result<()> {
+pub(super) fn use_up(call: &mut Call<'_>, limit: &Limit, holder: &str, now_s: f64) -> Result<()> {
     let key = limit.key.as_str();
     match limit.rule {
         LimitRule::Concurrent { hold_s, .. } => return hold(call, key, holder, now_s + hold_s),

@@ -3,11 +3,13 @@
 use tokio_postgres::Row;
 
 use super::connection::{args, Call};
-use super::jobs::{know_queue, Result};
+use super::errors::Result;
 use super::limits;
+use super::rows::know_queue;
 use crate::limit::{Limit, LimitRule};
 use crate::outcome::Wait;
 use crate::store::line::*;
+use crate::store::types::{Grant, LimitRequest};
 
 /// A job in a line.
 struct Waiting {
@@ -185,4 +187,68 @@ fn promise(call: &mut Call<'_>, name: &str, behind: &Limit, now_s: f64) -> Resul
         }
     }
     Ok(look_at)
+}
+
+/// Asks limits for claimed jobs: see [`crate::store::Store::acquire`].
+pub(super) fn acquire(
+    call: &mut Call<'_>,
+    owner: &str,
+    requests: &[LimitRequest<'_>],
+    now_s: f64,
+) -> Result<Vec<Grant>> {
+    if requests.iter().any(|request| !request.limits.is_empty()) {
+        limits::serialize_limits(call)?;
+    }
+    let mut one = |request: &LimitRequest<'_>| {
+        let holder = limits::holder(owner, request.ticket);
+        let mut denied = None;
+        // All are checked before one is used up: together or not at all.
+        for (index, limit) in request.limits.iter().enumerate() {
+            if let Some(at) = denial(call, limit, &holder, request, now_s)? {
+                denied = latest(denied, index, at);
+            }
+        }
+        if let Some((limit, at)) = denied {
+            return Ok(Grant::Behind { limit, at });
+        }
+        for limit in request.limits {
+            let waited = leave(call, &limit.line(), request.jid)?;
+            if limit.rule.is_concurrent() {
+                limits::release(call, std::slice::from_ref(&limit.key), &[called(request.jid)])?;
+            }
+            limits::use_up(call, limit, &holder, now_s)?;
+            if waited && !limit.rule.is_concurrent() {
+                look_if_due(call, &limit.line(), now_s)?;
+            }
+        }
+        Ok(Grant::Now)
+    };
+    requests.iter().map(&mut one).collect()
+}
+
+/// `None` when granted, else when to ask again, if that is known.
+fn denial(
+    call: &mut Call<'_>,
+    limit: &Limit,
+    holder: &str,
+    request: &LimitRequest<'_>,
+    now_s: f64,
+) -> Result<Option<Option<f64>>> {
+    let ahead = ahead(call, &limit.line(), request.place, limit.rule.size().0)?;
+    if let LimitRule::Concurrent { max, .. } = limit.rule {
+        let (used, _) = limits::held(call, &limit.key, now_s)?;
+        if used + ahead < max as usize {
+            return Ok(None);
+        }
+        // A job that requests again keeps its slot, and a called one has it already.
+        let holders = vec![holder.to_string(), called(request.jid)];
+        let own = call.any(
+            "SELECT 1 FROM chaton.slots WHERE key=$1 AND holder=ANY($2)",
+            args![limit.key.as_str(), holders],
+        )?;
+        return Ok((!own).then_some(None));
+    }
+    let taken = limits::taken(call, limit, now_s)?;
+    let at = token_at(limit.rule, &taken, ahead, now_s).unwrap_or(now_s + limit.rule.size().1);
+    Ok((at > now_s).then_some(Some(at)))
 }

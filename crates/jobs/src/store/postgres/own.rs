@@ -4,9 +4,9 @@
 
 use std::fmt::Write;
 
-use super::connection::args;
-use super::jobs::{Rows, INSERT, QUEUE, SCHEDULED};
-use super::limits::{lock_part, NOW};
+use super::connection::{args, NOW};
+use super::limits::lock_part;
+use super::rows::{Rows, INSERT, QUEUE, SCHEDULED};
 use super::store::PostgresStore;
 use crate::store::traits::{OwnTransactions, Result};
 use crate::store::types::{NewJob, NewLock};

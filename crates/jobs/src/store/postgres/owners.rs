@@ -9,9 +9,8 @@ use serde::{Deserialize, Serialize};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::Row;
 
-use super::connection::{args, Call};
-use super::jobs::Result;
-use super::limits::NOW;
+use super::connection::{args, Call, NOW};
+use super::errors::Result;
 use crate::store::line::LOOK_S;
 use crate::store::types::*;
 

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::connection::{args, Call, Mode, Server};
-use super::errors::Failure;
+use super::connection::{args, Call, Mode};
+use super::errors;
 use super::jobs::{is_plain, plain_tickets};
+use super::server::Server;
 use super::{advice, batches, inspect, jobs, limits, lines, owners, schema};
 use crate::outcome::Ack;
 use crate::store::clock::unix_s;
@@ -39,18 +40,12 @@ impl PostgresStore {
     }
 
     /// A transaction.
-    fn write<T>(
-        &self,
-        op: impl FnMut(&mut Call<'_>) -> std::result::Result<T, Failure>,
-    ) -> Result<T> {
+    fn write<T>(&self, op: impl FnMut(&mut Call<'_>) -> errors::Result<T>) -> Result<T> {
         self.server.run(Mode::Transaction, op)
     }
 
     /// One statement, or reads that need not belong together.
-    pub fn single<T>(
-        &self,
-        op: impl FnMut(&mut Call<'_>) -> std::result::Result<T, Failure>,
-    ) -> Result<T> {
+    pub fn single<T>(&self, op: impl FnMut(&mut Call<'_>) -> errors::Result<T>) -> Result<T> {
         self.server.run(Mode::Planned, op)
     }
 
@@ -131,7 +126,7 @@ impl Store for PostgresStore {
         requests: &[LimitRequest<'_>],
         now_s: f64,
     ) -> Result<Vec<Grant>> {
-        self.write(|call| limits::acquire(call, owner, requests, now_s))
+        self.write(|call| lines::acquire(call, owner, requests, now_s))
     }
 
     fn unlock(&mut self, locks: &[HeldLock<'_>]) -> Result<()> {

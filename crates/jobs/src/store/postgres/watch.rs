@@ -11,10 +11,11 @@ use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 use tokio_postgres::{AsyncMessage, Client};
 
-use super::connection::{args, runtime, Mode, Server, CHANNEL, PLANS};
-use super::errors::{Failure, Phase};
+use super::connection::{args, runtime, Mode, CHANNEL, PLANS};
+use super::errors::{self, Failure, Phase};
 use super::floors;
 use super::jobs::available;
+use super::server::Server;
 use super::tree::{self, Role};
 use crate::store::error::StoreError;
 use crate::store::traits::{Interrupt, Result, StoreWatch};
@@ -114,7 +115,7 @@ impl PostgresWatch {
     }
 
     /// Listens, or is told by the process of this tree that does.
-    fn join(&self, config: &tokio_postgres::Config) -> std::result::Result<Listener, Failure> {
+    fn join(&self, config: &tokio_postgres::Config) -> errors::Result<Listener> {
         let tree = &self.server.tree;
         let name = tree.name();
         let role = name.as_deref().map_or(Role::Alone, |name| tree.meet(name));
@@ -130,7 +131,7 @@ impl PostgresWatch {
         &self,
         config: &tokio_postgres::Config,
         socket: Option<UnixListener>,
-    ) -> std::result::Result<Listener, Failure> {
+    ) -> errors::Result<Listener> {
         let runtime = runtime()?;
         let timeout = self.server.options.connect_timeout;
         let connecting = config.connect(self.server.address.tls.clone());
@@ -173,7 +174,7 @@ impl PostgresWatch {
         (listener, client): (&Listener, &Client),
         names: &[&str],
         from: &[i64],
-    ) -> std::result::Result<Availability, Failure> {
+    ) -> errors::Result<Availability> {
         let sql = available(names);
         let asked = listener.runtime.block_on(async {
             let args = args![names, from];
@@ -186,7 +187,7 @@ impl PostgresWatch {
 }
 
 /// Is told of changes by the process that leads.
-fn follow(stream: UnixStream, tree: Option<String>) -> std::result::Result<Listener, Failure> {
+fn follow(stream: UnixStream, tree: Option<String>) -> errors::Result<Listener> {
     let runtime = runtime()?;
     let mailbox = Arc::new(Mailbox::default());
     let shared = mailbox.clone();
