@@ -656,6 +656,7 @@ impl Connection {
             poll_fn(|cx| Poll::Ready(self.poll_upload(cx))).await;
             return Ok(());
         }
+        self.exchange_mut().begin_body();
         let limits = &self.shared.config.limits;
         reader =
             reader.counted(framing, &self.budget, limits).map_err(|error| self.body_end(&error))?;

@@ -57,6 +57,9 @@ pub struct Exchange {
     /// Capacity for the next body kept in memory.
     pub(crate) body_spare: Vec<u8>,
     received_at: Instant,
+    /// Set while the body is read.
+    head_at: Option<Instant>,
+    body_wait: Option<Duration>,
     taken_after_ns: AtomicU64,
     listener: usize,
     peer: Arc<Peer>,
@@ -93,6 +96,8 @@ impl Exchange {
             body: RequestBody::Empty,
             body_spare: Vec::new(),
             received_at: Instant::now(),
+            head_at: None,
+            body_wait: None,
             taken_after_ns: AtomicU64::new(0),
             listener,
             peer,
@@ -122,6 +127,11 @@ impl Exchange {
     /// When the request was complete.
     pub fn received_at(&self) -> Instant {
         self.received_at
+    }
+
+    /// How long its body took to arrive, after its head; `None`: it has none, or the application reads it by itself.
+    pub fn body_wait(&self) -> Option<Duration> {
+        self.body_wait
     }
 
     /// How long it has waited for a thread; `None`: none has taken it.
@@ -290,6 +300,11 @@ impl Exchange {
 
     // The connection's side.
 
+    /// Its body is read from now on.
+    pub(crate) fn begin_body(&mut self) {
+        self.head_at = Some(Instant::now());
+    }
+
     /// Completes the parsed request before it is handed over.
     pub(crate) fn dispatch(
         &mut self,
@@ -300,6 +315,7 @@ impl Exchange {
     ) {
         self.id = id;
         self.received_at = received_at;
+        self.body_wait = self.head_at.take().map(|at| received_at.saturating_duration_since(at));
         *self.taken_after_ns.get_mut() = 0;
         self.may_keep_alive = may_keep_alive;
         if !self.waker.as_ref().is_some_and(|own| own.will_wake(waker)) {

@@ -32,6 +32,8 @@ module Chaton
           "rack.url_scheme" => bind.tls ? "https" : "http",
           "rack.hijack?" => true,
           "rack.input" => NullInput.new,
+          # Milliseconds, as Puma has them: instruments take them from the time in the queue.
+          "puma.request_body_wait" => 0,
           "SERVER_SOFTWARE" => "chaton/#{VERSION}",
           "GATEWAY_INTERFACE" => "CGI/1.2",
           "SERVER_NAME" => bind.scheme == "unix" ? "localhost" : bind.host.to_s,

@@ -25,6 +25,18 @@ class JobsHealthTest < Minitest::Test
     assert_equal 0, server.stop(timeout_s: 60)
   end
 
+  # The process that answers for the whole server loads no application.
+  def test_a_store_that_only_the_application_names_is_told_of_where_the_admin_endpoint_shows_queues
+    own = 'Chaton::Jobs.configure { |jobs| jobs.store "sqlite://storage/own.db" }'
+    hint = /WARN .*the application names the store of jobs.*write the same address there +store=sqlite:\S*own\.db/
+    [["admin { bind \"unix://admin.sock\" }", 1], ["", 0]].each do |config, lines|
+      server = boot_jobs(own, config: config)
+      server.wait_line(%r{jobs are run .*store=sqlite:///\S*/storage/own\.db})
+      assert_equal lines, server.log.lines.grep(hint).size, server.log
+      assert_equal 0, server.stop(timeout_s: 60)
+    end
+  end
+
   private
 
   def admin(server) = AdminClient.new(server.path("admin.sock"))

@@ -101,7 +101,7 @@ class EnvParityTest < Minitest::Test
     "rack.protocol" => "of Rack 3.1; Puma has none",
     "puma.config" => "Puma's own",
     "puma.socket" => "Puma's own",
-    "puma.request_body_wait" => "Puma's own",
+    "puma.request_body_wait" => "a time",
     "puma.peercert" => "Puma's own",
     "puma.mark_as_io_bound" => "Puma's own",
     **(HEADER_VERSION ? { "HTTP_VERSION" => "from Rack 3.1 on a header of the client, but not for Puma 7" } : {})

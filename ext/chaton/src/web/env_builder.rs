@@ -64,6 +64,7 @@ struct EnvKeys {
     http_11: VALUE,
     http_2: VALUE,
     rack_hijackable: VALUE,
+    body_wait: VALUE,
     /// Of plain and of encrypted requests.
     default_ports: [VALUE; 2],
 }
@@ -118,6 +119,7 @@ impl EnvBuilder {
             http_11: constant(b"HTTP/1.1"),
             http_2: constant(b"HTTP/2.0"),
             rack_hijackable: constant(b"rack.hijack?"),
+            body_wait: constant(b"puma.request_body_wait"),
             default_ports,
         };
         let methods = METHODS.iter().map(|m| (m.as_bytes(), constant(m.as_bytes()))).collect();
@@ -298,6 +300,10 @@ impl EnvBuilder {
         };
         // SAFETY: as in `build`.
         unsafe {
+            if let Some(wait) = exchange.body_wait() {
+                let wait_ms = rb_sys::rb_float_new(wait.as_secs_f64() * 1e3);
+                rb_hash_aset(env, self.keys.body_wait, wait_ms);
+            }
             if len > 0 || had_length {
                 let text = len.to_string();
                 rb_hash_aset(env, self.keys.content_length, string(text.as_bytes()));

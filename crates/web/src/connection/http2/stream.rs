@@ -456,6 +456,7 @@ impl Http2Stream {
             })
             .await;
         }
+        self.exchange_mut().begin_body();
         if expects {
             self.send_continue();
         }
