@@ -159,6 +159,7 @@ module Chaton
       # @return [Integer] jobs that are lost
       # @private
       def finish(log: nil, time_s: 0.0)
+        @own.finish
         count, classes = @native.finish_pushes(time_s)
         return 0 unless count
 

@@ -13,7 +13,9 @@ module Chaton
     class OwnTransaction
       # Queues told of in one go.
       QUEUES_MAX = 100
-      private_constant :QUEUES_MAX
+      # Seconds that the thread which tells waits for a further commit, and the end of the process for the thread.
+      TELLER_S = 1
+      private_constant :QUEUES_MAX, :TELLER_S
 
       # @param native [Native::JobsClient]
       def initialize(native)
@@ -22,7 +24,7 @@ module Chaton
         @ours = ObjectSpace::WeakMap.new
         @lock = Mutex.new
         @untold = []
-        @telling = false
+        @committed = ConditionVariable.new
       end
 
       # @return [Object, nil] the connection of ActiveRecord that has a transaction open in the store's database
@@ -79,6 +81,12 @@ module Chaton
         connection.fetch(sql).first&.values&.first
       end
 
+      # Tells what was committed last, at the end of the process.
+      def finish
+        @lock.synchronize { @committed.signal }
+        @teller&.join(TELLER_S)
+      end
+
       private
 
       def possible?
@@ -106,25 +114,32 @@ module Chaton
 
       def active_record?(connection) = connection.respond_to?(:exec_query)
 
-      # Commits of several threads at once are told of by one of them.
+      # Nobody waits for the answer: a thread tells, of all that was committed since it has told the last time.
       def tell(queues)
         @lock.synchronize do
           @untold |= queues
-          return if @telling
-
-          @telling = true
+          @ends ||= at_exit { finish }
+          @teller = Thread.new { tell_all }.tap { |thread| thread.name = "chaton tells" } unless @teller&.alive?
+          @committed.signal
         end
-        until (told = @lock.synchronize { next_told }).empty?
+      end
+
+      # Ends when nothing was committed for some time.
+      def tell_all
+        until (told = next_told).empty?
           @native.announce(told)
         end
       rescue StoreError
         # The jobs are stored. Workers look for them by themselves, too.
-        @lock.synchronize { @telling = false }
       end
 
-      # @return [Array<String>] empty: nobody tells any more
+      # @return [Array<String>] empty: there are none
       def next_told
-        @untold.shift(QUEUES_MAX).tap { |told| @telling = false if told.empty? }
+        @lock.synchronize do
+          @committed.wait(@lock, TELLER_S) if @untold.empty?
+          @teller = nil if @untold.empty?
+          @untold.shift(QUEUES_MAX)
+        end
       end
     end
   end

@@ -6,8 +6,9 @@ use std::fmt::Write;
 
 use super::connection::{args, NOW};
 use super::limits::lock_part;
-use super::rows::{Rows, INSERT, QUEUE, SCHEDULED};
+use super::rows::{QUEUE, SCHEDULED};
 use super::store::PostgresStore;
+use crate::store::payload::priority_of;
 use crate::store::traits::{OwnTransactions, Result};
 use crate::store::types::{NewJob, NewLock};
 
@@ -17,6 +18,8 @@ const DATABASE: &str =
     FROM pg_database d, pg_class c JOIN pg_namespace n ON n.oid=c.relnamespace
     WHERE d.datname=current_database() AND n.nspname='chaton' AND c.relname='jobs'
     AND has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'INSERT')";
+
+const INSERT_VALUES: &str = "INSERT INTO chaton.jobs(place, queue, at, payload, priority) VALUES";
 
 /// Marks a job as done: its row is still needed, for what the job's end releases.
 const END: &str =
@@ -29,15 +32,6 @@ impl OwnTransactions for PostgresStore {
     }
 
     fn push(&mut self, jobs: &[NewJob<'_>]) -> Result<String> {
-        let mut rows = Rows::default();
-        for job in jobs {
-            rows.add(
-                if job.at.is_some() { SCHEDULED } else { QUEUE },
-                job.queue,
-                job.at,
-                job.payload,
-            );
-        }
         self.single(|call| {
             let mut new: Vec<&str> =
                 jobs.iter().filter(|job| job.at.is_none()).map(|job| job.queue).collect();
@@ -52,17 +46,15 @@ impl OwnTransactions for PostgresStore {
             }
             Ok(())
         })?;
-        let values = [
-            array(rows.places.iter().map(ToString::to_string)),
-            array(rows.queues.iter().map(|queue| element(queue))),
-            array(
-                rows.times.iter().map(|at| at.map_or_else(|| "NULL".into(), |at| at.to_string())),
-            ),
-            array(rows.payloads.iter().map(|payload| element(&hexadecimal(payload)))),
-            array(std::iter::empty()),
-            array(rows.priorities.iter().map(ToString::to_string)),
-        ];
-        Ok(filled(INSERT, &values.map(|value| text(&value))))
+        // Values cost less time to plan than arrays, of which the store's own statement is prepared.
+        let values = jobs.iter().map(|job| {
+            let place = if job.at.is_some() { SCHEDULED } else { QUEUE };
+            let at = job.at.map_or_else(|| "NULL".into(), |at| at.to_string());
+            let (queue, payload) = (text(job.queue), hexadecimal(job.payload));
+            format!("({place},{queue},{at},{payload},{})", priority_of(job.payload))
+        });
+        let values: Vec<String> = values.collect();
+        Ok(format!("{INSERT_VALUES} {}", values.join(",")))
     }
 
     fn lock(&self, lock: &NewLock<'_>) -> String {
@@ -114,24 +106,15 @@ fn text(value: &str) -> String {
     format!("E'{}'", value.replace('\\', "\\\\").replace('\'', "''"))
 }
 
-/// The text of an array.
-fn array(elements: impl Iterator<Item = String>) -> String {
-    format!("{{{}}}", elements.collect::<Vec<_>>().join(","))
-}
-
-/// An element of an array's text.
-fn element(value: &str) -> String {
-    format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
-}
-
-/// A `bytea` as text.
+/// A constant of type `bytea`.
 fn hexadecimal(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(2 + 2 * bytes.len());
-    text.push_str("\\x");
+    let mut text = String::with_capacity(6 + 2 * bytes.len());
+    text.push_str("E'\\\\x");
     for byte in bytes {
         // Writing to a String does not fail.
         let _ = write!(text, "{byte:02x}");
     }
+    text.push('\'');
     text
 }
 
@@ -141,11 +124,8 @@ mod tests {
 
     #[test]
     fn values_stand_in_their_places_whatever_they_contain() {
-        let values =
-            [text("it's \\ $2"), text(&array([element("a\"\\b"), element("c,d")].into_iter()))];
-        assert_eq!(
-            filled("f($1, $2, $1)", &values),
-            "f(E'it''s \\\\ $2', E'{\"a\\\\\"\\\\\\\\b\",\"c,d\"}', E'it''s \\\\ $2')"
-        );
+        let values = [text("it's \\ $2"), text("b")];
+        assert_eq!(filled("f($1, $2, $1)", &values), "f(E'it''s \\\\ $2', E'b', E'it''s \\\\ $2')");
+        assert_eq!(hexadecimal(b"a'\x00"), "E'\\\\x612700'");
     }
 }

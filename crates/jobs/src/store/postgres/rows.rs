@@ -21,7 +21,7 @@ pub(super) fn place(location: &JobLocation) -> i16 {
 }
 
 /// Adds jobs, column by column, and the queues that are new.
-pub(super) const INSERT: &str =
+const INSERT: &str =
     "WITH known AS (INSERT INTO chaton.queues(name) SELECT unnest($5::text[]) ON CONFLICT DO NOTHING)
      INSERT INTO chaton.jobs(place, queue, at, payload, priority) SELECT place, queue, at, payload, priority
      FROM unnest($1::smallint[], $2::text[], $3::float8[], $4::bytea[], $6::smallint[])

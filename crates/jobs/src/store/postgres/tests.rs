@@ -143,7 +143,7 @@ fn a_dump_keeps_the_tables_as_they_are_and_jobs_go_on() {
     let store = TemporaryStore::new(|_| {});
     let mut old = store.store();
     let job = NewJob { queue: "q", payload: b"{}", at: None, lock: None, bid: None };
-    old.push(&[job.clone()]).unwrap();
+    old.push(&[job]).unwrap();
     let server = TestPostgres::shared();
     let dump = "BEGIN; SELECT count(*) FROM chaton.jobs; SELECT pg_advisory_lock(8), pg_sleep(601)";
     let mut dump = server.session(&store.database, dump);
@@ -157,7 +157,7 @@ fn a_dump_keeps_the_tables_as_they_are_and_jobs_go_on() {
         let mut longest = Duration::ZERO;
         while !later.is_finished() {
             let began = Instant::now();
-            old.push(&[job.clone()]).unwrap();
+            old.push(&[job]).unwrap();
             longest = longest.max(began.elapsed());
         }
         let error = later.join().unwrap().unwrap_err();
