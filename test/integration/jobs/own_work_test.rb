@@ -8,6 +8,9 @@ require "support/jobs_test_case"
 class OwnWorkTest < Minitest::Test
   include JobsTest
 
+  # Kills and starts of servers take long on a busy machine.
+  def time_limit_s = 180
+
   KILLS = 6
   # Of which one kill of each kind meets some.
   JOBS = 120
