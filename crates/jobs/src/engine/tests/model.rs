@@ -70,9 +70,11 @@ fn explore(real: RealStore, kind: &str) {
     let (began, mut tried) = (Instant::now(), 0);
     for seed in std::iter::once(FIXED_SEED).chain(fresh..) {
         let drawn = steps(seed, STEPS);
-        if run(&store, &drawn).is_err() {
+        if let Err(first) = run(&store, &drawn) {
             let fewest = shrink::shrink(drawn, |some| run(&store, some).is_err());
-            let report = run(&store, &fewest).err().unwrap_or_else(|| "it passed again".into());
+            let report = run(&store, &fewest).err();
+            let report =
+                report.unwrap_or_else(|| format!("these steps passed again; before:\n{first}"));
             panic!("CHATON_MODEL_SEED={seed} on {kind}: {fewest:?}\n{report}");
         }
         tried += 1;
@@ -105,6 +107,62 @@ fn run_again(steps: &[Step]) {
             panic!("{report}");
         }
     }
+}
+
+#[test]
+fn a_job_that_was_pushed_twice_gives_its_lock_up_with_the_first_copy() {
+    run_again(&[
+        Step(Op::Maintain, 3409689908),
+        Step(Op::Unique, 2901876894),
+        Step(Op::End, 995931436),
+        Step(Op::In, 505818397),
+        Step(Op::Fetch, 1035449095),
+        Step(Op::Start, 2651470023),
+        Step(Op::Limited, 1666190971),
+        Step(Op::Fetch, 2338192452),
+        Step(Op::Nest, 1142071948),
+        Step(Op::Fetch, 1484599739),
+        Step(Op::Bulk, 3394906965),
+        Step(Op::End, 2637900589),
+        Step(Op::KillInAck, 2399611771),
+        Step(Op::Cancel, 4198042765),
+        Step(Op::Discard, 888650393),
+        Step(Op::Start, 3606026881),
+        Step(Op::Raise, 3257680746),
+        Step(Op::Fetch, 1624346118),
+        Step(Op::Start, 802553510),
+        Step(Op::Start, 487341031),
+        Step(Op::Tick, 604095387),
+        Step(Op::Maintain, 2397133758),
+        Step(Op::Fetch, 698493315),
+        Step(Op::Tick, 730771386),
+        Step(Op::Fetch, 1993971712),
+        Step(Op::Fetch, 700322921),
+        Step(Op::Maintain, 862545474),
+        Step(Op::Fetch, 2717165869),
+        Step(Op::Start, 2386079914),
+        Step(Op::Start, 3187918764),
+        Step(Op::Start, 3051021073),
+        Step(Op::Limited, 3296932010),
+        Step(Op::Fetch, 1300209664),
+        Step(Op::Maintain, 263674503),
+        Step(Op::Raise, 4115913077),
+        Step(Op::Snooze, 4145172133),
+        Step(Op::End, 2789935017),
+        Step(Op::Raise, 3613392214),
+        Step(Op::Fetch, 3840205210),
+        Step(Op::Fetch, 1409169533),
+        Step(Op::Start, 620971651),
+        Step(Op::End, 3947241821),
+        Step(Op::End, 1361367297),
+        Step(Op::Maintain, 1916293188),
+        Step(Op::Start, 3617490085),
+        Step(Op::Fetch, 2194696616),
+        Step(Op::Discard, 1291066416),
+        Step(Op::Raise, 1982085514),
+        Step(Op::Bulk, 3976054317),
+        Step(Op::Unique, 3295195971),
+    ]);
 }
 
 #[test]

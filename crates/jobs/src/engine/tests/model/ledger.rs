@@ -152,10 +152,13 @@ impl Ledger {
         }
     }
 
-    /// A lock that ends with success has one holder.
+    /// A lock that ends with success has one holder. A job that was pushed twice, as the reply was lost, has given it up
+    /// when the first copy has succeeded.
     pub fn check_locks(&self, present: &Present) {
         let mut holders: HashMap<&str, &str> = HashMap::new();
-        for (jid, job) in self.jobs.iter().filter(|(_, job)| !job.died && !job.restored) {
+        for (jid, job) in
+            self.jobs.iter().filter(|(_, job)| !job.died && !job.restored && !job.done)
+        {
             let lives = present.of(jid).iter().any(|place| *place != JobLocation::Dead);
             let Some(lock) = job.lock.as_deref().filter(|_| lives) else { continue };
             let other = holders.insert(lock, jid);
