@@ -34,7 +34,7 @@ class ActiveJobOptionsTest < JobsUnitCase
       item = STORE.rows.last.item
       expires = (25..35).cover?(extra["expires_at"] - Time.now.to_f)
       print [[extra["lock"][0, 4], extra["until"]], expires, item["retry"], extra["limits"],
-             item.values_at("queue", "wrapped"), ActiveJob::Base.chaton_options].inspect
+             item.values_at("queue", "wrapped"), ActiveJob::Base.chaton_options].inspect.gsub(" => ", "=>")
     RUBY
   end
 
@@ -63,7 +63,7 @@ class ActiveJobOptionsTest < JobsUnitCase
         def perform = nil
       end
       seen = [[Sync, 7], [Other], [Free]].map { |job, *args| job.perform_later(*args) && extra&.fetch("limits") }
-      print seen.inspect
+      print seen.inspect.gsub(" => ", "=>")
     RUBY
   end
 
