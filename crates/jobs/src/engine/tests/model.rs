@@ -166,6 +166,41 @@ fn a_job_that_was_pushed_twice_gives_its_lock_up_with_the_first_copy() {
 }
 
 #[test]
+fn a_complete_batch_stays_so_though_a_retry_opens_another_one_in_it() {
+    run_again(&[
+        Step(Op::KillInAck, 3156643114),
+        Step(Op::Unique, 381887636),
+        Step(Op::BatchOpen, 3549705827),
+        Step(Op::BatchFill, 349151711),
+        Step(Op::BatchFill, 1994125410),
+        Step(Op::Bulk, 3929265156),
+        Step(Op::Push, 4152434588),
+        Step(Op::Tick, 906252033),
+        Step(Op::Push, 4080754925),
+        Step(Op::Push, 2432655477),
+        Step(Op::BatchClose, 1830475178),
+        Step(Op::KillInAck, 699501270),
+        Step(Op::Fetch, 370361657),
+        Step(Op::Fetch, 1265824604),
+        Step(Op::Start, 1306853354),
+        Step(Op::Start, 2408000616),
+        Step(Op::Start, 732716369),
+        Step(Op::Fetch, 3626415956),
+        Step(Op::Start, 3103996533),
+        Step(Op::Start, 2368974125),
+        Step(Op::Raise, 4037446062),
+        Step(Op::Fetch, 3590972558),
+        Step(Op::Fetch, 247585813),
+        Step(Op::Tick, 2020879467),
+        Step(Op::Recover, 2607354031),
+        Step(Op::Fetch, 2504813636),
+        Step(Op::KillInAck, 1386208613),
+        Step(Op::Start, 4189445778),
+        Step(Op::Nest, 4030906529),
+    ]);
+}
+
+#[test]
 fn one_look_reclaims_the_jobs_of_several_dead_processes() {
     run_again(&[
         Step(Op::Tick, 3414182691),

@@ -209,6 +209,7 @@ impl World<'_> {
         }
         let parent = parents[self.random.usize(..parents.len())].clone();
         let known = self.ledger.batches.len();
+        self.ledger.note_complete();
         self.open_batch(Some(parent.clone()));
         if self.ledger.batches.len() == known {
             return;
