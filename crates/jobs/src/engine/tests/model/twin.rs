@@ -183,9 +183,10 @@ impl TwinStore {
         known.sort_by(|a, b| a.score.total_cmp(&b.score).then(a.payload.cmp(&b.payload)));
         for (index, entry) in known.iter().rev().enumerate() {
             let at = now_s - (index + 1) as f64 * DISTINCT_S;
-            let twin = real.iter().find(|other| other.payload == entry.payload);
-            let twin = twin.unwrap_or_else(|| panic!("not in the store: {entry:?}"));
-            assert!(self.ask("reschedule", |store| store.reschedule_entry(&place, twin, at))?);
+            let twin = real.iter().position(|other| other.payload == entry.payload);
+            // One that was pushed twice is there twice.
+            let twin = real.remove(twin.unwrap_or_else(|| panic!("not in the store: {entry:?}")));
+            assert!(self.ask("reschedule", |store| store.reschedule_entry(&place, &twin, at))?);
             assert!(self.oracle.reschedule_entry(&place, entry, at)?);
         }
         Ok(())
