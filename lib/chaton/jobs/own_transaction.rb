@@ -15,7 +15,9 @@ module Chaton
       QUEUES_MAX = 100
       # Seconds that the thread which tells waits for a further commit, and the end of the process for the thread.
       TELLER_S = 1
-      private_constant :QUEUES_MAX, :TELLER_S
+      # Seconds between two announcements: each takes a lock of the whole server, and a claim takes many jobs at once.
+      PAUSE_S = 0.005
+      private_constant :QUEUES_MAX, :TELLER_S, :PAUSE_S
 
       # @param native [Native::JobsClient]
       def initialize(native)
@@ -128,6 +130,7 @@ module Chaton
       def tell_all
         until (told = next_told).empty?
           @native.announce(told)
+          sleep PAUSE_S
         end
       rescue StoreError
         # The jobs are stored. Workers look for them by themselves, too.
