@@ -23,7 +23,7 @@ module Bench
 
       def curve
         large = ChatonWith.new(settings: %(memory { eden "#{LARGE_EDEN}" }), note: "eden #{LARGE_EDEN}")
-        row(name: "curve", kind: :curve, rounds: 2, seconds: 4, factor: 1.1, scouts: 1,
+        row(name: "curve", kind: :curve, rounds: 3, seconds: 4, factor: 1.1, scouts: 1,
             title: "templates over 450,000 live objects, constant rate in steps until responses fall behind",
             servers: [ChatonWith.new, large, *pumas],
             shows: %i[full_rate full_rss_mb gc_us p99_ms p999_ms],

@@ -17,7 +17,7 @@ module Bench
       NOTES = <<~TEXT
         The curve is offered at a constant rate (open-loop of crates/testkit): a latency counts from the moment a request was
         due, even when earlier requests delayed it. A rate is answered in full when there is no error, at most 0.5 % of the
-        requests are still open at the end of the step, and p99 is at most 100 ms; two failures in a row end a climb.
+        requests are still open at the end of the step, and p99 is at most 500 ms; two failures in a row end a climb.
         Resident memory is the peak of that step. "GC inside requests" is the time per request that collections took while a
         request was in the application, by GC.total_time in the same middleware for both servers. It, p99 and p99.9 are
         compared at the highest rate that all servers answered in full. Puma runs with one and with five threads, pinned to a

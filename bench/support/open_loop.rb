@@ -13,8 +13,9 @@ module Bench
     TIMEOUT_S = 2
     # A rate is answered in full when at most this share of responses was missing at the end of the slice, ...
     LATE_MAX = 0.005
-    # ... and p99 stays below this.
-    P99_MS_MAX = 100.0
+    # ... and p99 stays below this: a server whose collector stops it for a tenth of a second, as Puma's does with
+    # 450,000 objects, is slow, but does not fall behind.
+    P99_MS_MAX = 500.0
 
     # @return [String] path of the program
     def self.program
