@@ -51,7 +51,7 @@ module Chaton
       what = "Chaton::#{section.capitalize}.configure"
       given.to_h do |name, value|
         # Options of streams have the same keywords as those of jobs.
-        known(what, name, allowed.map { |option| option.to_s.delete_prefix("streams_") }) unless allowed.include?(name)
+        known(what, name, allowed.map { |option| Options[option].written }, section) unless allowed.include?(name)
         [name, Options[name].cast([value])]
       rescue Types::Mismatch => e
         raise ConfigError, "#{what}: #{name} #{e.message}"
@@ -61,10 +61,14 @@ module Chaton
     # @param what [String] a method that takes settings
     # @param name [Symbol] one that it was given
     # @param names [Array<String, Symbol>] those that it takes
+    # @param scope [Symbol] of these
     # @return [void]
     # @raise [ConfigError] which suggests the nearest, if it is none of them
-    def self.known(what, name, names)
+    def self.known(what, name, names, scope = :top)
       return if names.include?(name)
+
+      fixed = Options.fixed(name, scope)
+      raise ConfigError, "#{what}: #{fixed.refusal(name)}" if fixed
 
       nearest = Nearest.to(name, names)
       list = names.size > NAMES_SHOWN ? "options of the configuration" : names.join(", ")

@@ -43,7 +43,7 @@ module Chaton
 
       "Ruby #{version} is newer than #{TRIED.last}, the newest that Chaton was tried with. Switched off, because " \
         "they call functions outside of Ruby's stable interface: the tracer (chaton trace) and the preempter, so " \
-        "that a thread that computes lets others run after Ruby's own 100 ms, not after preempt_ms. " \
+        "that a thread that computes lets others run after Ruby's own 100 ms, not after a few. " \
         "#{TRY_VARIABLE}=1 switches them on"
     end
 

@@ -158,7 +158,7 @@ module Chaton
 
         left = client.finish
         client.delivery_errors.finish
-        log&.warn("records were not written in time and are lost; see flush_timeout_s", count: left) if left.positive?
+        log&.warn("records were not written in time and are lost", count: left) if left.positive?
         left
       end
 

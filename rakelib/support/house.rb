@@ -16,6 +16,8 @@ class House
       "circles of imports in crates" => circles.size,
       "files with methods of one type, at most" => spread.values.map(&:size).max,
       "types with methods in more than two files" => spread.count { |_, files| files.size > 2 },
+      "settings; values that were settings" => settings.values_at(true, false).map(&:size).join("; "),
+      "rows of docs/CONFIGURATION.md" => File.foreach("docs/CONFIGURATION.md").grep(/\A\| (?!option|hook|line)/).size,
       "words of docs, without configuration, decisions and benchmarks" => words,
       "lines of the glossary" => lines("docs/GLOSSARY.md"), "lines of the README" => lines("README.md") }
       .map { |name, value| "#{name.ljust(66)} #{value.to_s.rjust(7)}" }
@@ -42,6 +44,12 @@ class House
   private
 
   def lines(path) = File.foreach(path).count
+
+  # @return [Hash{Boolean=>Array<String>}] beginnings of definitions, by whether somebody can set them
+  def settings
+    text = Dir["lib/chaton/config/options/*.rb"].map { |path| File.read(path) }.join
+    text.scan(/Option\.(in|seconds|keyword|new|fixed)\(/).flatten.group_by { |kind| kind != "fixed" }
+  end
 
   def words
     (Dir["docs/*.md"] - %w[docs/CONFIGURATION.md docs/BENCHMARKS.md]).sum { |path|

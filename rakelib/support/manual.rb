@@ -39,8 +39,8 @@ module Chaton
         log_format :json
 
         web do
-          queue limit: 1024, age: 5.0   # also bytes: and retry_after:
-          timeout 60.0                  # also called request_timeout_s
+          queue limit: 1024, age: 5.0
+          request_timeout_s 60.0
           body_bytes_max "64M"
           access_log :common
         end
@@ -80,7 +80,7 @@ module Chaton
         ```
 
         - A name ends in the unit of its value: `_s` seconds, `_ms` milliseconds, `_bytes_max` bytes, which may also be
-          written `"64K"`, `"64M"` or `"1G"`.
+          written `"64K"`, `"64M"` or `"1G"`. `_s` may be left out: `lease 30` is `lease_s 30`.
         - If the table says so, `0`, `false` and `nil` mean off.
         - Relative paths start in the application's directory.
         - Options marked *web*, *jobs*, *streams*, *live*, *memory*, *admin* or *traces* belong inside the block of that name. Those
@@ -130,9 +130,9 @@ module Chaton
         ```
 
         A `service` is a command that runs beside the server, in the environments that `only:` and `except:` name. It starts
-        when the application is loaded and ends with the server: after TERM it has `service_stop_s`, then its process group is
+        when the application is loaded and ends with the server: after TERM it has 5 seconds, then its process group is
         killed. If the server is killed, the kernel sends TERM to the command, and its standard input ends. A command that ends
-        or cannot be started is started again, after pauses that grow from `restart_delay_s` to `restart_delay_max_s`; it never
+        or cannot be started is started again, after pauses that grow from 0.5 to 30 seconds; it never
         stops the server. A phased restart starts it again with the new code. Its output becomes lines of the server's log
         (level info) with its name before them; lines above 4,096 bytes are split. `chaton status` lists services. A String
         with characters of the shell is run by `/bin/sh -c`; an Array of words is not.
@@ -191,19 +191,26 @@ module Chaton
 
       def self.table(group)
         rows = Options::ALL.select { |option| option.group == group }.map { |option| row(option) }
-        "| option | default | value | what it does |\n|---|---|---|---|\n#{rows.join}"
+        "| option | default | value | what it does |\n|---|---|---|---|\n#{rows.join}#{further(group)}"
+      end
+
+      # Options of other chapters that exist here too.
+      def self.further(group)
+        names = (Options::EVERYWHERE - Options::ALL).select { |option| option.group == group }
+        names.empty? ? "" : "\nAlso #{names.map { |option| "`#{option.written}`" }.join(", ")}, see above.\n"
       end
 
       def self.row(option)
-        cells = ["`#{option.name}`#{marks(option)}", code(option.default_shown), option.type.rule,
+        cells = ["`#{option.written}`#{marks(option)}", code(option.default_shown), option.type.rule,
                  [option.says, *others(option)].join(" ")]
         "| #{cells.map { |cell| cell.gsub("|", "\\|") }.join(" | ")} |\n"
       end
 
       def self.marks(option)
         case option.scope
-        when :web, :jobs, :streams, :live, :memory, :admin, :traces then " *#{option.scope}*"
-        when :queue, :topic then " *#{option.scope}* `#{option.key}:`"
+        when :web, :jobs, :streams, :live, :memory, :admin, :traces
+          " #{[option.scope, *option.elsewhere.keys].map { |scope| "*#{scope}*" }.join(", ")}"
+        when :queue, :topic then ": *#{option.scope}*"
         when :cli then " *command line*"
         else ""
         end
@@ -212,7 +219,8 @@ module Chaton
       # The other ways to set it.
       def self.others(option)
         flags = option.flags.map { |flag| "`#{flag}`" }.join(", ")
-        ["Flag: #{flags}.", list("Also", option.also), list("Environment", option.env), list("Puma", option.puma)]
+        variables = option.everywhere.flat_map(&:env).uniq
+        ["Flag: #{flags}.", list("Environment", variables), list("Puma", option.puma)]
           .drop(flags.empty? ? 1 : 0).compact
       end
 
@@ -239,7 +247,7 @@ module Chaton
         [*PumaLines::REFUSED.map { |name, why| "| `#{name}` | #{why} |\n" }, *only,
          "| `plugin`, any other | #{PumaLines::NO_PLUGIN} |\n"].join
       end
-      private_class_method :table, :row, :marks, :others, :list, :code, :hooks, :accepted, :refused
+      private_class_method :table, :further, :row, :marks, :others, :list, :code, :hooks, :accepted, :refused
     end
   end
 end

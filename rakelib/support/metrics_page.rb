@@ -29,7 +29,7 @@ module MetricsPage
     - Resident memory is of the moment of the scrape, the proportional and private figures are up to 15 s old.
     - No metric holds arguments of jobs, addresses of stores or messages of errors.
 
-    `admin { statsd "udp://127.0.0.1:8125" }` sends them every `statsd_interval_s`, in datagrams of at most 1432 bytes, also without a `bind`.
+    `admin { statsd "udp://127.0.0.1:8125" }` sends them every 10 seconds, in datagrams of at most 1432 bytes, also without a `bind`.
     `chaton_jobs_total{class="HardJob"}` becomes `chaton.jobs.class.HardJob`, or with `statsd_tags true` `chaton.jobs` with the tag
     `class:HardJob`. Counters are sent as what has come since the last time, histograms as the counters `….count` and `….sum`.
 

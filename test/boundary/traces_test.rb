@@ -69,7 +69,7 @@ class TracesBoundaryTest < Minitest::Test
   private
 
   def traced(**changes, &app)
-    defaults = Chaton::Config::Options.in(:traces).to_h { |option| [option.name, option.default] }
+    defaults = Chaton::Config::Options.names(:traces).to_h { |name| [name, Chaton::Config::Options[name].default] }
     settings = Chaton::Config::TracesSettings.new(**defaults, traces_endpoint: "#{@collector.url}/v1/traces",
                                                               traces_interval_s: 0.01, **changes)
     serve(traces: settings, &app)

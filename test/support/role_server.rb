@@ -6,7 +6,9 @@ require_relative "server"
 # The real `exe/chaton` running jobs or streams, with its classes in a scratch directory.
 class RoleServer < Server
   # Restarts a dead worker at once.
-  QUICK = "restart_delay_s 0.05\nrestart_delay_max_s 0.05"
+  QUICK = "constants_for_tests restart_delay_s: 0.05, restart_delay_max_s: 0.05"
+  # Two failures end it.
+  FAILING = "constants_for_tests restart_delay_s: 0.05, restart_delay_max_s: 0.1, crash_loop_count: 2"
 
   # Waits until every worker is ready.
   #

@@ -69,7 +69,8 @@ module TracesCase
   private
 
   def section(more = "")
-    "traces { endpoint #{@collector.url.dump}; #{more.include?("interval") ? "" : "interval 0.02; "}#{more} }"
+    soon = "constants_for_tests traces_interval_s: 0.02" unless more.include?("interval")
+    "traces { endpoint #{@collector.url.dump}; #{[*soon, more].join("; ")} }"
   end
 
   def boot_traced(more = "", config: "", workers: 1, rackup: APP)

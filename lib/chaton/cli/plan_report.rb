@@ -27,7 +27,7 @@ module Chaton
       def rows(group)
         return server if group == :server
 
-        options = Config::Options::ALL.select { |option| option.group == group }
+        options = Config::Options::EVERYWHERE.select { |option| option.group == group }
         case options.first.scope
         when :admin then return [] unless @plan.admin
         when :traces then return [] unless @plan.traces
@@ -35,7 +35,7 @@ module Chaton
         when :streams, :topic then return @plan.streams ? StreamsRows.of(@plan, group, options) : []
         end
 
-        options.map { |option| [option.name.to_s, shown(option)] }
+        options.map { |option| [option.written.to_s, shown(option)] }
       end
 
       private
@@ -50,7 +50,7 @@ module Chaton
       # Each periodic job has its own line.
       def jobs(options)
         options.flat_map do |option|
-          next [[option.name.to_s, of_jobs(option)]] unless option.name == :cron
+          next [[option.written.to_s, of_jobs(option)]] unless option.name == :cron
 
           lines = @plan.jobs.crons.map { |line| ["cron", line.to_s] }
           lines.empty? ? [%w[cron none]] : lines
@@ -62,10 +62,10 @@ module Chaton
         case option.name
         when :queues then Config::QueueSelection.new(jobs.mode, jobs.queues).to_s
         when :store then jobs.store_shown
-        when :jobs_threads then jobs.threads&.to_s || "as threads"
+        when :jobs_threads then jobs.threads&.to_s || "as outside"
         when :jobs_shutdown_timeout_s then (jobs.shutdown_timeout_s || @plan.shutdown_timeout_s).to_s
         when :sidekiq_file then jobs.sidekiq_file || "none"
-        else option.type.show(jobs.respond_to?(option.name) ? jobs[option.name] : jobs.store_settings[option.name])
+        else option.type.show(option.engine == %i[jobs store] ? jobs.store_settings[option.written] : jobs[option.name])
         end
       end
 
@@ -102,7 +102,7 @@ module Chaton
       # The object with the option's value.
       def holder(option)
         case option.scope
-        when :web then option.outside ? @plan : @plan.web
+        when :web then @plan.web
         when :memory then @plan.memory
         when :live then @plan.live
         when :admin then @plan.admin

@@ -16,7 +16,7 @@ module Chaton
       # @return [Array<Array(String, String)>] names and values
       def self.of(plan, group, options)
         rows = new(plan)
-        group == :topic ? rows.topics : options.map { |option| [option.name.to_s, rows.shown(option)] }
+        group == :topic ? rows.topics : options.map { |option| [option.written.to_s, rows.shown(option)] }
       end
 
       def initialize(plan)
@@ -41,7 +41,7 @@ module Chaton
       def shown(option)
         case option.name
         when :broker then @streams.broker
-        when :streams_threads then @streams.threads&.to_s || "as threads"
+        when :streams_threads then @streams.threads&.to_s || "as outside"
         when :streams_shutdown_timeout_s then (@streams.shutdown_timeout_s || @plan.shutdown_timeout_s).to_s
         when :mechanism then @streams.options[:mechanism] || option.default_text
         else option.type.show(@streams.options.fetch(option.name))

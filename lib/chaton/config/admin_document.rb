@@ -19,8 +19,8 @@ module Chaton
 
       # @return [Hash{Symbol=>Object}] JSON-able
       def to_h
-        { listeners: @listeners, hosts: setting(:admin_hosts), token: setting(:admin_token), store: @store,
-          connections_max: setting(:admin_connections_max), timeout_s: setting(:admin_timeout_s),
+        { **Options.document(:admin, method(:setting)),
+          listeners: @listeners, store: @store,
           alive_timeout_s: @plan.alive_timeout_s, queue_age_ms: (@plan.queue_age_s * 1000).round,
           lag_max: (setting(:admin_lag_max) if setting(:admin_lag_max).positive?), statsd: statsd,
           roles: %i[web jobs streams].select { |role| @plan.role?(role) }, dashboard: dashboard }
@@ -38,8 +38,8 @@ module Chaton
       def dashboard
         facts = { version: VERSION, ruby: RUBY_VERSION, tag: @plan.tag, environment: @plan.environment,
                   store: (@plan.jobs.store_shown if @store) }.compact
-        { control_socket: @plan.control_socket, facts: facts, link_s: setting(:admin_link_s),
-          session_s: setting(:admin_session_s), application: @plan.jobs&.application.to_s, crons: crons }
+        { **Options.document(:admin, :dashboard, method(:setting)),
+          control_socket: @plan.control_socket, facts: facts, application: @plan.jobs&.application.to_s, crons: crons }
       end
 
       def crons

@@ -5,7 +5,7 @@ require_relative "options"
 module Chaton
   module Config
     # Settings of the admin endpoint. Each field is an option of `admin { }`, see docs/CONFIGURATION.md.
-    AdminSettings = Struct.new(*Options.in(:admin).map(&:name), keyword_init: true) do
+    AdminSettings = Struct.new(*Options.names(:admin), keyword_init: true) do
       # The bind whose Unix socket only its owner may open, unless the bind says otherwise.
       #
       # @param bind [Bind]

@@ -9,10 +9,7 @@ module Chaton
     class Check
       # Option, option that may not be smaller, reason.
       ORDERED = [
-        [:restart_delay_s, :restart_delay_max_s, "the pause could never be that long"],
-        [:uri_bytes_max, :header_bytes_max, "a URI that long could never arrive"],
-        [:accept_grace_ms, :accept_defer_ms, "a connection could never be left to others that long"],
-        [:beat_s, :lease_s, "every process would be taken for dead between two heartbeats"]
+        [:uri_bytes_max, :header_bytes_max, "a URI that long could never arrive"]
       ].freeze
 
       # Ratio of the hard to the soft memory ceiling, as in Supervisor::MemoryLimits.
@@ -28,7 +25,6 @@ module Chaton
         check_crons
         check_limits
         check_proxies
-        check_warm_up
         StreamsCheck.new(@sources).run
       end
 
@@ -65,23 +61,15 @@ module Chaton
                          "trusted_proxies #{word} is set beside #{(given - [word]).join(", ")}: it stands alone")
       end
 
-      def check_warm_up
-        return unless @sources.hooks.key?(:warm_up)
-
-        compare(:warm_up_timeout_s, :boot_timeout_s, "a worker would be killed while it warms up")
-      end
-
       def compare(lower, upper, why)
         return unless @sources.set?(lower) || @sources.set?(upper)
 
-        low, high = [lower, upper].map { |name| @sources[name] || default(name) }
+        low, high = [lower, upper].map { |name| @sources[name] || Options[name].default }
         return if low <= high
 
         @sources.problem(Origin.new("the configuration"),
                          "#{lower} (#{shown(lower, low)}) is above #{upper} (#{shown(upper, high)}): #{why}")
       end
-
-      def default(name) = name == :lease_s ? JobsBuilder.lease_s(@sources[:store]) : Options[name].default
 
       def shown(name, value) = Options[name].type.show(value)
     end

@@ -25,8 +25,9 @@ module Chaton
         traces: [Section.for(:traces), "traces { endpoint \"http://127.0.0.1:4318\" }"]
       }.freeze
 
+      SCOPE = :top
       # Names for suggestions.
-      KNOWN = [*Options.in(:top).flat_map { |option| [option.name, *option.also, *option.puma] },
+      KNOWN = [*Options.in(:top).flat_map { |option| [*option.names, *option.puma] },
                *HookNames::ALL.map(&:name), HookNames::ERROR_HANDLER, *SECTIONS.keys, :plugin, :load, :service,
                :ssl_bind].freeze
 

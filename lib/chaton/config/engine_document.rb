@@ -9,13 +9,11 @@ require_relative "options"
 module Chaton
   module Config
     # The settings of one process as the native extension takes them: one JSON document with a section for the pool, for
-    # the memory, and for each role of the process. Rust has no defaults: every field is set here, by its option.
+    # the memory, and for each role of the process. Rust has no defaults: every field is set here, by its option
+    # ({Option}'s `engine`) or from what this process is.
     class EngineDocument
       # Time the worker has, beyond its graceful stop, before it leaves by force when the supervisor is gone.
       ORPHAN_GRACE_S = 5.0
-      # Members of {JobsSettings} that the jobs engine takes unchanged.
-      OF_JOBS = %i[queues mode prefetch_s prefetch_max ack_delay_s beat_s catch_up_s claim_turn_s
-                   labels].freeze
 
       # @param plan [Plan]
       # @param roles [Array<Symbol>] of the process
@@ -42,31 +40,28 @@ module Chaton
       private
 
       def pool
-        { **of_plan(:threads_min, :threads_max, :blocked_ms, :stall_ms, :preempt_ms, :background_share,
-                    :thread_idle_s),
-          preempt: RubyRelease.unstable_calls?, gvl_wait: @plan.metrics?,
-          orphan_exit_s: @plan.shutdown_timeout_s + ORPHAN_GRACE_S, slot: @slot }
+        { **Options.document(:pool, @plan),
+          threads_min: @plan.threads_min, threads_max: @plan.threads_max, preempt: RubyRelease.unstable_calls?,
+          gvl_wait: @plan.metrics?, orphan_exit_s: @plan.shutdown_timeout_s + ORPHAN_GRACE_S, slot: @slot }
       end
 
       def memory
-        memory = @plan.memory
-        { **memory.to_h.slice(:summary, :collect, :idle_full_ms, :trim_idle_s), longlife: memory.longlife_growth }
+        { **Options.document(:memory, @plan.memory), longlife: @plan.memory.longlife_growth }
       end
 
       def traces = @plan.traces.engine(@plan, @index)
 
       def web
         queue = { count_max: @plan.queue_limit, bytes_max: @plan.queue_bytes_max, age_max_ms: ms(@plan.queue_age_s) }
-        { limits: limits, timeouts: of_web(Options::TIMEOUTS), queue: queue,
+        { **Options.document(:web, @plan.web),
+          retry_after_s: @plan.retry_after_s, queue: queue, limits: limits,
+          timeouts: Options.document(:web, :timeouts, @plan.web),
           stream_bodies: Array(@plan.web[:stream_bodies]).flatten, static_files: @static_files,
-          compression: compression, http2: @plan.web[:http2], proxy_protocol: proxied,
-          forwarded: @plan.believed_peers.engine,
-          server_timing: @plan.web.server_timing, **of_web(Options::TLS),
-          **of_plan(:access_log, :retry_after_s, :accept_grace_ms, :accept_defer_ms) }
+          compression: compression, proxy_protocol: proxied, forwarded: @plan.believed_peers.engine }
       end
 
       def limits
-        limits = of_web(Options::LIMITS)
+        limits = Options.document(:web, :limits, @plan.web)
         { **limits, connections_max: FileLimit.connections_max(limits.fetch(:connections_max)) }
       end
 
@@ -86,10 +81,11 @@ module Chaton
       end
 
       def jobs
-        info = %i[debug info].include?(@plan.log_level)
-        log = { per_s: @plan.jobs.log_jobs_per_s, info: info }
-        { store: @plan.jobs.store_settings, log: log, tag: @plan.tag, application: @plan.jobs.application,
-          version: VERSION, **OF_JOBS.to_h { |name| [name, @plan.jobs[name]] } }
+        jobs = @plan.jobs
+        log = { per_s: jobs.log_jobs_per_s, info: %i[debug info].include?(@plan.log_level) }
+        { **Options.document(:jobs, jobs),
+          queues: jobs.queues, mode: jobs.mode, labels: jobs.labels, beat_s: jobs.beat_s,
+          application: jobs.application, store: jobs.store_settings, log: log, tag: @plan.tag, version: VERSION }
       end
 
       def streams
@@ -99,10 +95,6 @@ module Chaton
         statistics_ms = @plan.metrics? ? ms(@plan.admin.admin_broker_statistics_s) : 0
         { groups: groups, **streams.engine, broker_statistics_ms: statistics_ms }
       end
-
-      def of_plan(*names) = names.to_h { |name| [name, @plan.public_send(name)] }
-
-      def of_web(options) = options.to_h { |option| [option.name, @plan.web[option.name]] }
 
       def ms(seconds) = (seconds * 1000).round
     end

@@ -7,14 +7,18 @@ module Chaton
   module Config
     # Settings of background jobs. `store_settings` are those of the store, as `Native::JobsClient.new` takes them in
     # JSON; `threads` and `shutdown_timeout_s` apply to workers that run only jobs, and are nil where the plan's own
-    # values apply.
+    # values apply; the others are options of `jobs { }`, see docs/CONFIGURATION.md.
     JobsSettings = Struct.new(
-      :store_settings, :queues, :mode, :load, :crons, :threads, :shutdown_timeout_s, :retries_max, :labels, :format,
-      :prefetch_s, :prefetch_max, :ack_delay_s, :beat_s, :catch_up_s,
-      :claim_turn_s, :log_jobs_per_s, :sidekiq_file, :store_given, :application, keyword_init: true
+      *Options.names(:jobs).map { |name| Options[name] }.reject { |option| option.engine == %i[jobs store] }
+              .map(&:written).-(%i[store cron beat_s]),
+      :store_settings, :mode, :crons, :format, :store_given, :application, keyword_init: true
     ) do
       # @return [String] the store's address
       def store = store_settings.fetch(:url)
+
+      # @return [Float] time between two heartbeats, of which a lease has several, because some may be late; they also
+      #   show how many jobs run, which must not be old
+      def beat_s = [store_settings.fetch(:lease_s) / 5, 3.0].min
 
       # @return [String] the same without user and password
       def store_shown = StoreAddress.shown(store)
@@ -67,14 +71,8 @@ module Chaton
 
     # Makes {JobsSettings} from option values.
     class JobsBuilder
-      # Options that go into {JobsSettings} unchanged.
-      PLAIN = %i[retries_max prefetch_s prefetch_max ack_delay_s beat_s catch_up_s claim_turn_s
-                 log_jobs_per_s].freeze
-      # Options that go into the store's settings unchanged.
-      OF_STORE = %i[username password sentinel_username sentinel_password tls_verify connect_timeout_s answer_timeout_s
-                    reliable_push reliable_push_timeout_s durable lock_timeout_s dead_max dead_age_s].freeze
       # Options that an application may set with the store in Ruby.
-      IN_RUBY = [:store, :lease_s, :tls_ca_file, :tls_cert_file, :tls_key_file, *OF_STORE].freeze
+      IN_RUBY = (Options::STORE.map(&:name) - %i[format store_listen]).freeze
       # Lease on Redis and PostgreSQL, where only heartbeats tell that a machine has died.
       REDIS_LEASE_S = 15.0
       # Lease on SQLite, where the kernel tells of dead processes, and all of them may wait for a slow disk.
@@ -100,30 +98,29 @@ module Chaton
 
       # @return [JobsSettings]
       def settings
-        queues = @value.call(:queues) || QueueSelection::DEFAULT
+        values = Options.names(:jobs).to_h { |name| [Options[name].written, @value.call(name)] }
+        queues = values[:queues] || QueueSelection::DEFAULT
         JobsSettings.new(
-          store_settings: store, queues: queues.queues, mode: queues.mode, load: paths(:load),
-          crons: Array(@value.call(:cron)).freeze,
-          threads: @value.call(:jobs_threads), shutdown_timeout_s: @value.call(:jobs_shutdown_timeout_s),
-          labels: Array(@value.call(:labels)).flatten.freeze, format: store.fetch(:format),
-          sidekiq_file: @sidekiq_file, store_given: @store_given, application: @value.call(:tag).to_s.freeze,
-          **PLAIN.to_h { |name| [name, @value.call(name)] }
+          **values.slice(*JobsSettings.members),
+          store_settings: store, queues: queues.queues, mode: queues.mode, load: paths(values[:load]),
+          crons: Array(values[:cron]).freeze, labels: Array(values[:labels]).flatten.freeze,
+          format: store.fetch(:format), sidekiq_file: @sidekiq_file, store_given: @store_given,
+          application: @value.call(:tag).to_s.freeze
         ).freeze
       end
 
       private
 
       def store
-        url = StoreAddress.of_jobs(@value.call(:store), @root, @value.call(:environment))
-        @store ||= {
-          url: url, lease_s: @value.call(:lease_s) || JobsBuilder.lease_s(url),
-          **%i[tls_ca_file tls_cert_file tls_key_file].to_h { |name| [name, absolute(@value.call(name))] },
-          format: @value.call(:format), listen: @value.call(:store_listen),
-          **OF_STORE.to_h { |name| [name, @value.call(name)] }
-        }.freeze
+        @store ||= begin
+          url = StoreAddress.of_jobs(@value.call(:store), @root, @value.call(:environment))
+          settings = Options.document(:jobs, :store, @value)
+          files = settings.slice(:tls_ca_file, :tls_cert_file, :tls_key_file).transform_values { |path| absolute(path) }
+          { **settings, **files, url: url, lease_s: settings[:lease_s] || JobsBuilder.lease_s(url) }.freeze
+        end
       end
 
-      def paths(name) = Array(@value.call(name)).flatten.map { |path| absolute(path) }.freeze
+      def paths(given) = Array(given).flatten.map { |path| absolute(path) }.freeze
 
       def absolute(path) = path && File.expand_path(path, @root).freeze
     end

@@ -8,16 +8,13 @@ module Chaton
   module Config
     # Settings of event streams. Each field is an option of `live { }`, see docs/CONFIGURATION.md; `drain_s` is the time
     # over which a worker that stops closes its streams.
-    LiveSettings = Struct.new(*Options.in(:live).map(&:name), :drain_s, keyword_init: true) do
+    LiveSettings = Struct.new(*Options.names(:live), :drain_s, keyword_init: true) do
       # @return [String] path of the log
       def file = StoreAddress.file(live_store)
 
       # @return [String] JSON, as the native extension takes it
       def document
-        JSON.generate({ path: file, history_messages: history_messages,
-                        history_bytes: history_bytes, history_s: history_s, ping_s: ping_s, slow_client: slow_client,
-                        client_streams_max: client_streams_max,
-                        drain_s: drain_s })
+        JSON.generate({ path: file, **Options.document(:live, self), drain_s: drain_s })
       end
     end
   end

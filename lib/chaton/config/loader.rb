@@ -85,7 +85,7 @@ module Chaton
       end
 
       def read_environment
-        Options::ALL.each do |option|
+        [*Options::EVERYWHERE, *Options::FIXED].each do |option|
           # OpenTelemetry's variables are there for other programs too.
           next if option.scope == :traces && !@sources.section?(:traces)
 

@@ -17,15 +17,30 @@ module Chaton
     # - development: the default in that environment, if it differs
     # - flags: of the command line; placeholder: for their value, nil if they take none
     # - env: environment variables, of which the first one that is set counts; read: a Proc over env instead
-    # - key: the keyword of `queue` or `topic`; also: further names in the same scope; puma: Puma's names, at the top
+    # - key: the name in its scope, if another scope has it too; also: further names in the same scope; puma: Puma's
+    #   names, at the top
     # - into: the option that takes the value
-    # - outside: of scope :web, but a field of the plan itself, not of its `web`
+    # - engine: the part of the engine's document that takes it, such as :pool or %i[web limits], under its key
+    # - elsewhere: Hash of further scopes in which the option exists, each with what differs there; there its name is
+    #   SCOPE_NAME
+    # - because: set for a value that nobody sets: why it is the default (see {Options::FIXED})
     Option = Struct.new(:name, :group, :scope, :type, :says, :default, :default_text, :development, :flags,
-                        :placeholder, :env, :read, :key, :also, :puma, :into, :outside,
+                        :placeholder, :env, :read, :key, :also, :puma, :into, :engine, :elsewhere,
+                        :because,
                         keyword_init: true) do
       # @return [Option] inside the block of a scope
       def self.in(scope, name, group, type, default, says, **rest)
         new(name: name, group: group, scope: scope, type: type, default: default, says: says, **rest)
+      end
+
+      # @param says [String] why, as a part of a sentence
+      # @return [Option] a value that was an option once, and that only tests change
+      def self.fixed(scope, name, value, because, **rest)
+        type = name.to_s.include?("bytes") ? Types::Bytes.new(0..(1 << 50)) : Types::Number.new(0..(1 << 50))
+        type = Types::Number.new(0.0..1e9) if value.is_a?(Float)
+        type = Types::Switch.new if value == true
+        new(name: name, scope: scope, type: type, default: value, because: because,
+            also: [name.to_s.sub(/_m?s\z/, "").to_sym, *rest.delete(:also)], **rest)
       end
 
       # @return [Option] a number of seconds inside the block of a scope, also named without the unit
@@ -39,10 +54,28 @@ module Chaton
         self.in(scope, name, scope, type, default, says, key: key, **rest)
       end
 
-      def initialize(scope: :top, flags: [], env: [], also: [], puma: [], **rest)
-        super
+      def initialize(scope: :top, flags: [], env: [], also: [], puma: [], engine: nil, elsewhere: {}, **rest)
+        super(scope: scope, flags: flags, env: env, also: also, puma: puma, engine: [*engine], elsewhere: elsewhere,
+              **rest)
         freeze
       end
+
+      # @return [Array<Option>] it, and the same in other scopes
+      def everywhere
+        [self, *elsewhere.map { |scope, changes|
+          Option.new(name: :"#{scope}_#{name}", scope: scope, key: name, type: type, says: says, default: default,
+                     default_text: default_text, also: [name.to_s.delete_suffix("_s").to_sym], **changes)
+        }]
+      end
+
+      # @return [Symbol] its name in its scope
+      def written = key || name
+
+      # @return [Array<Symbol>] all names in its scope
+      def names = [name, *key, *also].uniq
+
+      # @return [String] what is said to somebody who sets a value that is fixed
+      def refusal(label) = "#{label} is now fixed at #{default_shown}, because #{because}; remove the line"
 
       # @param settings [Hash{Symbol=>Object}] the options that need no other to be known
       # @return [Object] the value if no source sets it

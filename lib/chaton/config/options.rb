@@ -11,6 +11,7 @@ require_relative "options/live"
 require_relative "options/memory"
 require_relative "options/admin"
 require_relative "options/traces"
+require_relative "options/fixed"
 
 module Chaton
   module Config
@@ -40,29 +41,48 @@ module Chaton
         traces: "Traces"
       }.freeze
 
-      # By chapter.
+      # Each definition, by chapter.
       ALL = [*SERVER, *PROCESSES, *OUTPUT, *WEB, *JOBS, *STREAMS, *TOPICS, *LIVE,
              *MEMORY, *ADMIN, *TRACES].sort_by.with_index do |option, index|
         [GROUPS.keys.index(option.group), index]
       end.freeze
+      # Each in each of its scopes.
+      EVERYWHERE = ALL.flat_map(&:everywhere).freeze
       # The same by name.
-      BY_NAME = ALL.to_h { |option| [option.name, option] }.freeze
+      BY_NAME = EVERYWHERE.to_h { |option| [option.name, option] }.freeze
+      # All values by name: of options, and those that are fixed.
+      VALUES = [*EVERYWHERE, *FIXED].to_h { |option| [option.name, option] }.freeze
+      private_constant :VALUES
 
       # @return [Option]
-      def self.[](name) = BY_NAME.fetch(name)
+      def self.[](name) = VALUES.fetch(name)
 
       # @param scope [Symbol] :top, :web, :queue, :jobs, :streams, :topic, :live, :memory, :admin, :traces or :cli
       # @return [Array<Option>]
-      def self.in(scope) = ALL.select { |option| option.scope == scope }
+      def self.in(scope) = EVERYWHERE.select { |option| option.scope == scope }
 
       # @return [Array<Option>] those with a flag
       def self.on_command_line = ALL.reject { |option| option.flags.empty? }
 
-      # @return [Array<Symbol>] fields of a plan's `web`
-      def self.of_web = self.in(:web).reject(&:outside).map(&:name)
+      # @param scopes [Array<Symbol>]
+      # @return [Array<Symbol>] names of their options and fixed values
+      def self.names(*scopes) = VALUES.each_value.select { |option| scopes.include?(option.scope) }.map(&:name)
 
-      # @return [Array<Symbol>] fields of a plan that are options of their own name
-      def self.of_plan = (self.in(:top) + self.in(:queue) + self.in(:web).select(&:outside)).map(&:name)
+      # @param path [Array<Symbol>] of a part of the engine's document
+      # @param values [#[]] by name
+      # @return [Hash{Symbol=>Object}] what options and fixed values put there
+      def self.document(*path, values)
+        VALUES.each_value.select { |option| option.engine == path }
+          .to_h { |option| [option.written, values[option.name]] }
+      end
+
+      # @param name [Symbol] as written
+      # @param scope [Symbol] where; a value that is fixed in another one is only found if this one has none
+      # @return [Option, nil] the fixed value that was an option of this name
+      def self.fixed(name, scope)
+        found = FIXED.select { |option| option.names.include?(name) }
+        found.find { |option| option.scope == scope } || found.find { |option| option.name == name }
+      end
     end
   end
 end

@@ -12,17 +12,24 @@ require_relative "traces_settings"
 module Chaton
   module Config
     # Settings of the web engine: limits, timeouts (seconds), and whether it offers early hints.
-    WebSettings = Struct.new(*Options.of_web, keyword_init: true)
+    WebSettings = Struct.new(*Options.names(:web), keyword_init: true)
 
     # A checked configuration: plain, frozen values. docs/CONFIGURATION.md describes every field; paths are absolute,
     # and a time that is off is 0.
     class Plan
+      # Options that are fields of their own name, unchanged.
+      PLAIN = Options.names(:top, :queue) - %i[
+        bind port directory environment tag rackup workers threads preload stdout_redirect pidfile control_socket
+        restart_file tls
+      ]
+      attr_reader(*PLAIN)
+
       # @return [String] absolute path
       attr_reader :root, :rackup
       # @return [String]
       attr_reader :environment, :tag
       # @return [String, nil] absolute path
-      attr_reader :config_file, :pidfile, :control_socket
+      attr_reader :config_file, :pidfile, :control_socket, :restart_file
       # @return [Array<Bind>]
       attr_reader :binds
       # @return [Integer] 0: one process serves without a supervisor
@@ -33,12 +40,6 @@ module Chaton
       attr_reader :roles
       # @return [Integer]
       attr_reader :threads_min, :threads_max
-      # @return [Float]
-      attr_reader :thread_idle_s, :blocked_ms, :stall_ms, :preempt_ms
-      # @return [Integer]
-      attr_reader :background_share, :queue_limit, :queue_bytes_max, :retry_after_s
-      # @return [Float]
-      attr_reader :queue_age_s, :accept_grace_ms, :accept_defer_ms
       # @return [WebSettings]
       attr_reader :web
       # @return [MemorySettings]
@@ -53,24 +54,10 @@ module Chaton
       attr_reader :admin
       # @return [TracesSettings, nil] nil without traces
       attr_reader :traces
-      # @return [Float]
-      attr_reader :alive_timeout_s, :boot_timeout_s, :shutdown_timeout_s, :stop_delay_s
-      # @return [Float]
-      attr_reader :restart_delay_s, :restart_delay_max_s, :crash_loop_window_s
-      # @return [Integer]
-      attr_reader :crash_loop_count
-      # @return [Symbol]
-      attr_reader :log_format, :log_level, :access_log
       # @return [Array(String, String, Boolean), nil] standard output, standard error, append
       attr_reader :stdout_redirect
       # @return [Array<ServiceLine>] those of the environment
       attr_reader :services
-      # @return [String, nil] absolute path
-      attr_reader :restart_file
-      # @return [Float]
-      attr_reader :service_stop_s
-      # @return [Integer]
-      attr_reader :service_lines_max
       # @return [Hash{Symbol=>Object}] Arrays of blocks by moment, and :lowlevel_error_handler, which may be nil
       attr_reader :hooks
       # @return [Array<String>] notes for the user, and what he should change
@@ -140,6 +127,9 @@ module Chaton
       # @param listeners [Array<Hash>] none in an application that mounts the dashboard
       # @return [Hash{Symbol=>Object}] as the native extension takes it
       def admin_document(store:, listeners: []) = AdminDocument.new(self, store: store, listeners: listeners).to_h
+
+      # @param name [Symbol] of a field
+      def [](name) = @fields.fetch(name)
 
       def development? = environment == "development"
 

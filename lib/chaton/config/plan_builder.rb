@@ -8,11 +8,6 @@ module Chaton
   module Config
     # Makes the plan from sources without problems: with defaults, absolute paths, and everything frozen.
     class PlanBuilder
-      # Options that go into the plan unchanged.
-      PLAIN = Options.of_plan - %i[
-        bind port directory environment tag rackup workers threads preload stdout_redirect pidfile control_socket
-        restart_file tls
-      ]
       # Used if no address is set.
       DEFAULT_BIND = Bind.new(scheme: "tcp", host: "0.0.0.0", port: Types::BindAddress::PORT).freeze
 
@@ -37,7 +32,7 @@ module Chaton
           memory: memory, live: live, admin: admin, traces: traces, hooks: hooks,
           services: @sources.services.select { |line| line.in?(@environment) }.freeze,
           notes: @sources.notes.freeze, warnings: @sources.warnings.freeze,
-          **paths, **processes, **PLAIN.to_h { |name| [name, value(name)] }
+          **paths, **processes, **Plan::PLAIN.to_h { |name| [name, value(name)] }
         )
       end
 
@@ -63,13 +58,15 @@ module Chaton
         binds.flat_map { |bind| bind.under(@root).addresses }.uniq(&:to_s).freeze
       end
 
-      def web = WebSettings.new(**Options.of_web.to_h { |name| [name, value(name)] }).freeze
+      def web = WebSettings.new(**values(:web)).freeze
 
-      def memory = MemorySettings.new(**Options.in(:memory).to_h { |option| [option.name, value(option.name)] }).freeze
+      def memory = MemorySettings.new(**values(:memory)).freeze
+
+      def values(scope, settings = {}) = Options.names(scope).to_h { |name| [name, value(name, settings)] }
 
       # A half of the time of the stop is left for responses, and clients come back to the other workers meanwhile.
       def live
-        values = Options.in(:live).to_h { |option| [option.name, value(option.name, { environment: @environment })] }
+        values = values(:live, { environment: @environment })
         values[:live_store] = StoreAddress.under(values[:live_store], @root)
         LiveSettings.new(**values, drain_s: [value(:shutdown_timeout_s) / 2.0, DRAIN_S_MAX].min).freeze
       end
@@ -79,14 +76,14 @@ module Chaton
 
         binds = (@sources[:admin_bind] || []).flat_map { |bind| bind.under(@root).addresses }.uniq(&:to_s)
         binds = binds.map { |bind| AdminSettings.private_bind(bind) }.freeze
-        values = Options.in(:admin).to_h { |option| [option.name, value(option.name)] }
+        values = values(:admin)
         AdminSettings.new(**values, admin_bind: binds, admin_hosts: values[:admin_hosts].flatten.freeze).freeze
       end
 
       def traces
         return unless @sources.section?(:traces) && value(:traces_enabled)
 
-        TracesSettings.new(**Options.in(:traces).to_h { |option| [option.name, value(option.name)] }).freeze
+        TracesSettings.new(**values(:traces)).freeze
       end
 
       def jobs

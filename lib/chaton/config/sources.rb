@@ -61,6 +61,11 @@ module Chaton
         problem(origin, "#{label} #{e.message}", scope: option.scope)
       end
 
+      # Changes a value that no source can set.
+      #
+      # @param option [Option] one of {Options::FIXED}
+      def override(option, value) = @values.fetch(:file)[option.name] = value
+
       # @param scope [Symbol, nil] the scope of options that it belongs to
       def problem(origin, message, suggestion = nil, scope: @within)
         problem = Problem.new(origin, message, suggestion)

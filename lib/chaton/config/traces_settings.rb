@@ -7,7 +7,7 @@ require_relative "options"
 module Chaton
   module Config
     # Settings of the traces. Each field is an option of `traces { }`, see docs/CONFIGURATION.md.
-    TracesSettings = Struct.new(*Options.in(:traces).map(&:name), keyword_init: true) do
+    TracesSettings = Struct.new(*Options.names(:traces), keyword_init: true) do
       # @return [Hash{Symbol=>Object}] JSON-able
       def to_h = super.merge(traces_headers: traces_headers&.transform_values { "given" })
 
@@ -17,10 +17,8 @@ module Chaton
       # @param worker [Integer]
       # @return [Hash{Symbol=>Object}]
       def engine(plan, worker)
-        { endpoint: traces_endpoint, headers: traces_headers.to_a, sample: traces_sample,
-          follow_parent: traces_follow_parent, query: traces_query, resource: resource(plan, worker).to_a,
-          version: VERSION, queue_max: traces_queue_max, batch_max: traces_batch_max,
-          interval_s: traces_interval_s, timeout_s: traces_timeout_s }
+        { **Options.document(:traces, self),
+          headers: traces_headers.to_a, resource: resource(plan, worker).to_a, version: VERSION }
       end
 
       private

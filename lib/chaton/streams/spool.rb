@@ -101,7 +101,7 @@ module Chaton
 
       def refuse
         raise BufferFull, "#{@rows.size} records wait for the first worker already, and there is no room for more (" \
-                          "produce_buffer_records, produce_buffer_bytes); produce them in on_worker_boot"
+                          "produce_buffer_bytes); produce them in on_worker_boot"
       end
 
       def now_ms = ::Process.clock_gettime(::Process::CLOCK_REALTIME, :millisecond)

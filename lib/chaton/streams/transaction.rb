@@ -60,7 +60,7 @@ module Chaton
         @bytes += row[1].to_s.bytesize + row[2].to_s.bytesize
         if @rows.size >= @limits.records_max || @bytes > @limits.bytes_max
           raise BufferFull, "a transaction holds at most #{@limits.records_max} records and #{@limits.bytes_max} " \
-                            "bytes (produce_buffer_records, produce_buffer_bytes); use one for each slice: " \
+                            "bytes (see produce_buffer_bytes); use one for each slice: " \
                             "batch.each_slice(100) { |part| transaction { … } }"
         end
         @rows << row

@@ -8,7 +8,7 @@ module Chaton
     # - A worker that had been ready and dies is replaced at once; if it happens again within the window, after a delay
     #   that doubles each time. It is never given up: some service is better than none. A worker that ended with status
     #   0 was asked to by somebody else (a watcher of memory): the first delay is the longest then.
-    # - A worker that does not become ready is tried again after a delay that doubles. After `crash_loop_count` tries in
+    # - A worker that does not become ready is tried again after a delay that doubles. After `count` tries in
     #   a row it is given up: the code or its environment is broken, and a person has to look.
     # - A process that the system refuses (no pid, memory or descriptor is free) is tried again after a delay that
     #   doubles, and never given up: nothing says that the code is broken.

@@ -70,7 +70,8 @@ module Chaton
       def report_dropped
         return unless @dropped.positive?
 
-        @log.warn("lines of a service were dropped (service_lines_max)", service: @name, lines: @dropped)
+        @log.warn("a service writes more than #{@lines_max} lines in a second; further ones were dropped",
+                  service: @name, lines: @dropped)
         @dropped = 0
       end
     end

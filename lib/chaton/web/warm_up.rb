@@ -8,6 +8,9 @@ module Chaton
     # Runs the `warm_up` blocks of the configuration in a worker that does not take requests yet. The requests that they
     # make fill caches and let YJIT compile, so that no real client waits for either. Failures are logged only.
     class WarmUp
+      # The rest of the time to boot is for loading the application.
+      BOOT_PART = 3.0
+
       # Ends the blocks. It is no StandardError, because applications rescue those.
       class Over < Exception; end # rubocop:disable Lint/InheritException
 
@@ -17,7 +20,7 @@ module Chaton
       # @param log [Telemetry::Log]
       def initialize(plan, app:, template:, log:)
         @blocks = plan.hooks.fetch(:warm_up, [])
-        @timeout_s = plan.web[:warm_up_timeout_s]
+        @timeout_s = (plan.boot_timeout_s / BOOT_PART).round(2)
         @requests_max = plan.web[:warm_up_requests_max]
         @client = WarmUpClient.new(app, template, log: log) { |requests| check(requests) }
         @log = log
@@ -36,7 +39,7 @@ module Chaton
       private
 
       def run
-        Timeout.timeout(@timeout_s, Over, "warm_up_timeout_s (#{@timeout_s} s) is over") do
+        Timeout.timeout(@timeout_s, Over, "a third of boot_timeout_s (#{@timeout_s} s) is over") do
           @blocks.each { |block| run_block(block) }
         end
       rescue Over => e
@@ -52,7 +55,7 @@ module Chaton
       end
 
       def check(requests)
-        raise Over, "warm_up_requests_max (#{@requests_max}) is reached" if requests >= @requests_max
+        raise Over, "more than #{@requests_max} requests in one process" if requests >= @requests_max
       end
 
       def now_s = Process.clock_gettime(Process::CLOCK_MONOTONIC)

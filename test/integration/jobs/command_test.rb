@@ -80,7 +80,7 @@ class JobsCommandTest < Minitest::Test
   end
 
   every_store def test_commands_act_on_a_running_server
-    server = boot_jobs(JOBS, section: "beat_s 0.3")
+    server = boot_jobs(JOBS, section: "lease_s 1.5")
     assert_equal "default", json(server, "enqueue", "Step", "[\"a\"]")["queue"]
     server.eventually("it ran") { server.record.of("a").any? }
     success(server, "pause", "default")

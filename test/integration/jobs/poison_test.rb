@@ -79,7 +79,7 @@ class JobsPoisonTest < Minitest::Test
   end
 
   def test_a_job_that_takes_too_much_memory_is_dead_after_three_workers
-    memory = "memory do\n  check_every_s 0.1\n  limit \"100M\"\n  limit_hard \"128M\"\nend"
+    memory = "constants_for_tests check_every_s: 0.1\nmemory do\n  limit \"100M\"\n  limit_hard \"128M\"\nend"
     server = boot_jobs(JOBS, workers: "jobs: 1", threads: "4..4", config: "#{memory}\nshutdown_timeout_s 60")
     console = console(server)
     console.run("Grows.perform_async; 50.times { |n| Note.perform_async(n) }")

@@ -105,7 +105,7 @@ class JobsRedisTroubleTest < Minitest::Test
   def test_a_wrong_password_ends_the_boot_with_its_reason
     @redis = start_redis(password: "secret-of-the-test")
     @store = redis.url(with: "wrong-of-the-test")
-    server = launch_jobs(JOBS, config: "restart_delay_s 0.05\nrestart_delay_max_s 0.1\ncrash_loop_count 2")
+    server = launch_jobs(JOBS, config: JobsServer::FAILING)
     assert_equal 1, server.wait_exit(timeout_s: 60)
     assert_match(/password/i, server.log)
     assert_match(/127\.0\.0\.1:#{redis.port}/, server.log)

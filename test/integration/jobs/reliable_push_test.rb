@@ -23,6 +23,7 @@ class ReliablePushTest < Minitest::Test
     end)
   RUBY
   ON = "reliable_push \"1 MB\""
+  BRIEF = "#{ON}\nconstants_for_tests reliable_push_timeout_s: 0.1".freeze
   WARNED = /WARN  jobs: .*kept in memory \(1 so far, .*lost if this process ends/
   COUNT = 300
   LOST_3 = /ERROR jobs that were kept in memory .* lost  count=3 classes="Note 3" store=/
@@ -68,7 +69,7 @@ class ReliablePushTest < Minitest::Test
   end
 
   def test_the_jobs_of_a_process_that_ends_are_named
-    console = away("#{ON}\nreliable_push_timeout 0.1")
+    console = away(BRIEF)
     console.run("3.times { |n| Note.perform_async(n) }")
     console.start("exit")
     @server.eventually("it says so") { log.include?("ERROR") }
@@ -76,7 +77,7 @@ class ReliablePushTest < Minitest::Test
   end
 
   def test_exit_without_at_exit_names_them_too
-    console = away("#{ON}\nreliable_push_timeout 0.1")
+    console = away(BRIEF)
     console.run("3.times { |n| Note.perform_async(n) }")
     console.start("exit!")
     @server.eventually("it says so", timeout_s: 60) { log.include?("ERROR") }
@@ -85,7 +86,7 @@ class ReliablePushTest < Minitest::Test
 
   def test_a_preloader_names_the_jobs_it_could_not_send
     pushes = "#{APP}3.times { |n| Note.perform_async(n) } if File.exist?(#{"push".dump})\n"
-    server = boot_jobs(JOBS, rackup: pushes, workers: "web: 1", section: "#{ON}\nreliable_push_timeout 0.1")
+    server = boot_jobs(JOBS, rackup: pushes, workers: "web: 1", section: BRIEF)
     redis.kill
     server.write("push", "")
     2.times do |round|
@@ -97,7 +98,7 @@ class ReliablePushTest < Minitest::Test
   end
 
   def test_a_phased_restart_while_redis_is_away_loses_nothing
-    server = boot_jobs(JOBS, rackup: APP, workers: "web: 1", section: "#{ON}\nreliable_push_timeout 0.1",
+    server = boot_jobs(JOBS, rackup: APP, workers: "web: 1", section: BRIEF,
                              config: "shutdown_timeout_s 60")
     redis.kill
     20.times { |n| assert_equal 200, server.get("/push?#{n}").status }
@@ -125,7 +126,7 @@ class ReliablePushTest < Minitest::Test
   end
 
   def test_the_end_of_a_process_sends_what_it_can
-    console = away("#{ON}\nreliable_push_timeout 60")
+    console = away("#{ON}\nconstants_for_tests reliable_push_timeout_s: 60.0")
     console.run("3.times { |n| Note.perform_async(n) }")
     console.start("exit")
     redis.start
@@ -181,7 +182,7 @@ class ReliablePushTest < Minitest::Test
   end
 
   def test_a_worker_that_stops_names_the_jobs_it_could_not_send
-    server = boot_jobs(JOBS, rackup: APP, workers: "web: 1", section: "#{ON}\nreliable_push_timeout 0.1")
+    server = boot_jobs(JOBS, rackup: APP, workers: "web: 1", section: BRIEF)
     server.get("/push?0")
     redis.kill
     4.times { |n| assert_equal 200, server.get("/push?#{n + 1}").status }

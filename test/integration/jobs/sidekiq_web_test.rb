@@ -142,7 +142,7 @@ class JobsSidekiqWebTest < Minitest::Test
   def env = { "REDIS_URL" => redis.url }
 
   def boot_web
-    boot_jobs(JOBS, workers: "web: 1, jobs: 1", rackup: RACKUP, env: env, section: "beat_s 0.5\nformat #{FORMAT}",
+    boot_jobs(JOBS, workers: "web: 1, jobs: 1", rackup: RACKUP, env: env, section: "lease_s 2.5\nformat #{FORMAT}",
                     config: "shutdown_timeout_s 1\n#{JobsServer::QUICK}")
   end
 end

@@ -76,7 +76,7 @@ class JobsSqliteTroubleTest < Minitest::Test
     { "garbage" => "no database" * 1000, "torn" => :torn }.each do |name, content|
       @store = "sqlite://#{scratch}/#{name}.db"
       damage("#{scratch}/#{name}.db", content)
-      server = launch_jobs(JOBS, config: "restart_delay_s 0.05\nrestart_delay_max_s 0.1\ncrash_loop_count 2")
+      server = launch_jobs(JOBS, config: JobsServer::FAILING)
       assert_equal 1, server.wait_exit(timeout_s: 60), name
       assert_match(/#{name}\.db/, server.log)
       assert_match(/damaged|malformed|not a database|corrupt/i, server.log)
@@ -105,7 +105,7 @@ class JobsSqliteTroubleTest < Minitest::Test
   def test_the_error_names_a_directory_that_cannot_be_created
     File.write(File.join(scratch, "plain"), "")
     @store = "sqlite://#{scratch}/plain/jobs.db"
-    server = launch_jobs(JOBS, config: "restart_delay_s 0.05\nrestart_delay_max_s 0.1\ncrash_loop_count 2")
+    server = launch_jobs(JOBS, config: JobsServer::FAILING)
     assert_equal 1, server.wait_exit(timeout_s: 60)
     assert_match(%r{plain/jobs\.db}, server.log)
   end
@@ -115,7 +115,7 @@ class JobsSqliteTroubleTest < Minitest::Test
   def file = store.delete_prefix("sqlite://")
 
   def crowd
-    server = boot_jobs(JOBS, threads: "4..8", section: "lock_timeout_s 2")
+    server = boot_jobs(JOBS, threads: "4..8", config: "constants_for_tests lock_timeout_s: 2.0")
     console = console(server)
     console.run("Note.perform_bulk((0...#{COUNT}).map { |n| [n] }); nil")
     [server, console]

@@ -66,7 +66,8 @@ class CeilingsOfJobsTest < Minitest::Test
   private
 
   def boot(workers, *lines, **options)
-    memory = "memory do\n  check_every_s 0.1\n  #{lines.join("\n  ")}\nend\n#{options.fetch(:config, "")}"
+    memory = "memory do\n  #{["constants_for_tests check_every_s: 0.1", *lines].join("\n  ")}\nend\n" \
+             "#{options.fetch(:config, "")}"
     boot_jobs(JOBS, workers: "jobs: #{workers}", threads: "4..4", config: memory)
   end
 

@@ -110,8 +110,7 @@ class CeilingsIntegrationTest < Minitest::Test
   def test_a_hard_limit_below_what_a_worker_loads_is_a_failed_boot
     server = launch(rackup: "KEPT = \"x\" * 80_000_000\nsleep", config: <<~RUBY)
       #{config(1, "limit \"24M\"", preload: false)}
-      restart_delay_s 0.1
-      crash_loop_count 2
+      constants_for_tests restart_delay_s: 0.1, crash_loop_count: 2
     RUBY
     assert_equal 1, server.wait_exit
     reason = "memory limit_hard 36 MiB is below what the application needs while it is loading: "
@@ -160,7 +159,7 @@ class CeilingsIntegrationTest < Minitest::Test
   private
 
   def config(workers, *lines, preload: true)
-    lines = ["check_every_s 0.1", *lines].map { |line| "  #{line}" }.join("\n")
+    lines = ["constants_for_tests check_every_s: 0.1", *lines].map { |line| "  #{line}" }.join("\n")
     "workers #{workers}\npreload_app! #{preload}\nmemory do\n#{lines}\nend\n"
   end
 

@@ -79,7 +79,7 @@ class TraceTest < Minitest::Test
 
   def test_tracing_from_the_start_if_configured
     ["workers 2", "workers 0"].each do |workers|
-      server = boot(config: "#{workers}\nmemory { trace true; trace_every 7 }")
+      server = boot(config: "#{workers}\nconstants_for_tests trace_every: 7\nmemory { trace true }")
       statuses = trace_status(server)
       assert_equal [true, 7], statuses.map { |one| one.values_at("running", "every") }.uniq.flatten
       assert_equal server.get.body, "hello"

@@ -44,7 +44,7 @@ class StreamsBacklogTest < Minitest::Test
   # The producer's buffer is bounded, too: a call waits for room, and raises after its timeout.
   def test_a_producer_without_a_broker_waits_and_raises
     @broker = "kafka://127.0.0.1:1"
-    server = prepare_streams(topics: ["produce_buffer \"1M\"\nproduce_timeout 0.5", route])
+    server = prepare_streams(topics: ["produce_buffer \"1M\"\nconstants_for_tests produce_timeout_s: 0.5", route])
     plain = console(server)
     count, kind, message = plain.run(<<~RUBY)
       sent = 0

@@ -107,7 +107,7 @@ class StreamsDiskTest < Minitest::Test
 
   # Writes 300 records of one partition, about ten in a batch, by a process that is killed then.
   def written
-    server = prepare_streams(topics: ["partitions 1", route(batch: 10)])
+    server = prepare_streams(topics: ["constants_for_tests log_partitions: 1", route(batch: 10)])
     writer = console(server)
     writer.run(<<~RUBY)
       fill = { "fill" => "x" * 1_000 }

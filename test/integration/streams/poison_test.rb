@@ -64,7 +64,8 @@ class StreamsPoisonTest < Minitest::Test
   end
 
   def test_a_record_that_takes_too_much_memory_three_times_is_a_dead_letter
-    memory = "memory do\n  check_every_s 0.1\n  limit \"100M\"\n  limit_hard \"128M\"\nend\nshutdown_timeout_s 60"
+    memory = "constants_for_tests check_every_s: 0.1\nmemory do\n  limit \"100M\"\n  limit_hard \"128M\"\nend\n" \
+             "shutdown_timeout_s 60"
     server = poisoned("grow", dead_letter: "dead", config: memory)
     server.eventually("it is a dead letter", timeout_s: DEAD_S) { log.size(topic("dead")) == 1 }
     assert_dead_letter(server, /3 times within 72 hours: (?:memory: \d+ MiB \(hard ceiling 128 MiB\) at .*){3}/)

@@ -160,7 +160,8 @@ class AdminTest < Minitest::Test
 
   # They send nothing, a part of a head, or ask and keep the connection.
   def test_other_clients_keep_no_probe_out
-    server = open_gates(config: "workers 1\n#{ADMIN}admin { bind \"tcp://127.0.0.1:0\"; connections_max 2 }")
+    two = "constants_for_tests admin_connections_max: 2"
+    server = open_gates(config: "workers 1\n#{ADMIN}admin { bind \"tcp://127.0.0.1:0\"; #{two} }")
     becomes(server, 200)
     port = server.status["admin"]["listen"].join[/tcp:.*:(\d+)/, 1].to_i
     connect = [-> { UNIXSocket.new(server.path("admin.sock")) }, -> { TCPSocket.new("127.0.0.1", port) }]
@@ -175,7 +176,8 @@ class AdminTest < Minitest::Test
   end
 
   def test_without_descriptors_the_client_that_has_waited_longest_makes_room
-    server = open_gates(config: "workers 1\n#{ADMIN}admin { timeout_s 600 }", inherit: { rlimit_nofile: [64, 64] })
+    config = "workers 1\n#{ADMIN}constants_for_tests admin_timeout_s: 600.0"
+    server = open_gates(config: config, inherit: { rlimit_nofile: [64, 64] })
     becomes(server, 200)
     mute = Array.new(100) { UNIXSocket.new(server.path("admin.sock")) }
     becomes(server, 200)

@@ -128,7 +128,7 @@ class BootTest < Minitest::Test
     client&.close
   end
 
-  QUICK = "restart_delay_s 0.05\nrestart_delay_max_s 0.1\ncrash_loop_count 3"
+  QUICK = "constants_for_tests restart_delay_s: 0.05, restart_delay_max_s: 0.1, crash_loop_count: 3"
 
   private
 

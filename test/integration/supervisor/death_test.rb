@@ -23,7 +23,7 @@ class DeathTest < Minitest::Test
   end
 
   def test_the_place_of_a_dead_worker_is_cleared
-    server = boot(config: "workers 2\nrestart_delay_s 30\nrestart_delay_max_s 30")
+    server = boot(config: "workers 2\nconstants_for_tests restart_delay_s: 30.0")
     2.times do |round|
       server.signal("KILL", server.workers.first)
       server.wait_line(/worker died/, count: round + 1)
@@ -36,7 +36,7 @@ class DeathTest < Minitest::Test
   end
 
   def test_rolling_kills_under_load_harm_only_the_killed
-    server = boot(config: "workers 2\nrestart_delay_s 0.05\nrestart_delay_max_s 0.05")
+    server = boot(config: "workers 2\nconstants_for_tests restart_delay_s: 0.05")
     load = ClientLoad.new(server.port)
     3.times do |round|
       server.signal("KILL", server.workers.first)
@@ -61,9 +61,7 @@ class DeathTest < Minitest::Test
   def test_one_worker_that_never_boots_leaves_the_others_serving
     server = launch(config: <<~RUBY)
       workers 2
-      restart_delay_s 0.05
-      restart_delay_max_s 0.1
-      crash_loop_count 3
+      constants_for_tests restart_delay_s: 0.05, restart_delay_max_s: 0.1, crash_loop_count: 3
       on_worker_boot { |index| raise "no number one here" if index == 1 }
     RUBY
     server.wait_line(/worker 1 failed to boot 3 times in a row/)
@@ -76,7 +74,8 @@ class DeathTest < Minitest::Test
   end
 
   def test_a_boot_that_hangs_is_ended
-    server = launch(config: "workers 1\nboot_timeout_s 1\ncrash_loop_count 2\nrestart_delay_s 0.05\n" \
+    server = launch(config: "workers 1\nboot_timeout_s 1\n" \
+                            "constants_for_tests crash_loop_count: 2, restart_delay_s: 0.05\n" \
                             "on_worker_boot { sleep }")
     assert_equal 1, server.wait_exit
     assert_match(/was not ready within boot_timeout/, server.log)

@@ -11,9 +11,7 @@ class ScarcityTest < Minitest::Test
 
   QUICK = <<~RUBY
     workers 1
-    restart_delay_s 0.05
-    restart_delay_max_s 0.2
-    crash_loop_count 2
+    constants_for_tests restart_delay_s: 0.05, restart_delay_max_s: 0.2, crash_loop_count: 2
   RUBY
 
   # While a file is there, it refuses the forks of the process that has loaded the code, or those of its children.

@@ -33,7 +33,7 @@ class SecretsTest < Minitest::Test
     traces do
       endpoint "http://127.0.0.1:1"
       headers "authorization" => "Bearer #{MARK}-traces"
-      interval_s 0.1
+      constants_for_tests traces_interval_s: 0.1
     end
     streams do
       broker "kafka://127.0.0.1:1"

@@ -47,7 +47,7 @@ class StatsdTest < Minitest::Test
   # Without a server that reads it, nothing else changes.
   def test_a_server_that_is_not_there_is_counted
     server = boot(config: "workers 1\nadmin { bind \"unix://admin.sock\"; statsd \"udp://statsd.invalid:1\"; " \
-                          "statsd_interval_s 0.2 }")
+                          "constants_for_tests admin_statsd_interval_s: 0.2 }")
     server.eventually("it is counted", timeout_s: WAIT_S) do
       answer = UNIXSocket.open(server.path("admin.sock")) do |socket|
         socket.write("GET /metrics HTTP/1.0\r\n\r\n")
@@ -62,7 +62,8 @@ class StatsdTest < Minitest::Test
   private
 
   def statsd(more = "")
-    "admin do\n  statsd \"udp://127.0.0.1:#{@socket.addr[1]}\"\n  statsd_interval_s 0.2\n  #{more}\nend\n"
+    "admin do\n  statsd \"udp://127.0.0.1:#{@socket.addr[1]}\"\n  #{more}\n  " \
+      "constants_for_tests admin_statsd_interval_s: 0.2\nend\n"
   end
 
   # Kills the process of the endpoint, and waits for the next one's first datagram.

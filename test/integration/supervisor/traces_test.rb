@@ -110,7 +110,8 @@ class TracesTest < Minitest::Test
 
   def test_a_collector_that_is_away_delays_nobody_and_what_it_misses_is_counted
     replace_collector(away: true)
-    server = boot_traced("queue_max 5; batch_max 2; stop_s 0.2", config: "admin { bind \"unix://admin.sock\" }")
+    server = boot_traced("constants_for_tests traces_queue_max: 5, traces_batch_max: 2, traces_stop_s: 0.2",
+                         config: "admin { bind \"unix://admin.sock\" }")
     HttpClient.open(server.port) { |client| 20.times { assert_equal 200, client.get("/").status } }
     server.wait_line(/WARN .*spans did not reach the collector of traces/)
     server.eventually("spans above the bound are counted", timeout_s: WAIT_S) { dropped(server) >= 13 }
@@ -145,7 +146,7 @@ class TracesTest < Minitest::Test
 
   def test_a_collector_that_never_answers_delays_no_request_and_no_stop
     replace_collector(mute: true)
-    server = boot_traced("timeout 600; stop_s 0.2; batch_max 1")
+    server = boot_traced("constants_for_tests traces_timeout_s: 600.0, traces_stop_s: 0.2, traces_batch_max: 1")
     HttpClient.open(server.port) { |client| 5.times { assert_equal 200, client.get("/").status } }
     # Without its bounds the stop would wait for ten minutes.
     assert_equal 0, server.stop(timeout_s: WAIT_S)
@@ -153,7 +154,7 @@ class TracesTest < Minitest::Test
   end
 
   def test_restarts_and_stops_send_what_is_left
-    server = boot_traced("interval 3000", workers: "web: 2, jobs: 1, streams: 1")
+    server = boot_traced("constants_for_tests traces_interval_s: 3000.0", workers: "web: 2, jobs: 1, streams: 1")
     count = 0
     [-> { server.control("restart") }, -> { server.stop(timeout_s: WAIT_S) }].each do |action|
       10.times { server.get("/") }

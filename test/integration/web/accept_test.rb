@@ -30,7 +30,7 @@ class AcceptTest < Minitest::Test
   RUBY
 
   # A connection may be left to others for as long as the test may last, so that the answer is no matter of speed.
-  CONFIG = "workers 2\nthreads 1..4\nweb { accept_defer_ms 10_000 }"
+  CONFIG = "workers 2\nthreads 1..4\nconstants_for_tests accept_defer_ms: 10_000.0"
 
   def test_the_free_worker_takes_new_connections
     server = boot(rackup: APP, config: CONFIG)

@@ -11,7 +11,7 @@ class ClientGoneTest < Minitest::Test
   include ServerTest
 
   THREADS = 4
-  CONFIG = "workers 0\nthreads #{THREADS}..#{THREADS}\nweb { reply_spool_bytes_max \"8M\" }".freeze
+  CONFIG = "workers 0\nthreads #{THREADS}..#{THREADS}\nconstants_for_tests reply_spool_bytes_max: 8 << 20".freeze
   # Of the mixed load: the first warms up, then two are compared.
   ROUNDS = 100
   # A leak of one response body for each of 200 clients of a kind would be 60 MB.

@@ -95,7 +95,7 @@ class EventStreamsTest < Minitest::Test
   end
 
   def test_a_client_that_has_missed_what_the_log_has_deleted_gets_a_gap
-    server = boot(rackup: APP, config: "workers 0\nlive { history_messages 100 }")
+    server = boot(rackup: APP, config: "workers 0\nconstants_for_tests history_messages: 100")
     client = EventClient.new(server.port, "/a", receive_bytes_max: 4096).connect
     # As much as fits into the buffers of the sockets, and more than waits for one client.
     8.times { say(server, "a", "x" * 1_000_000) }
@@ -232,7 +232,7 @@ class EventStreamsTest < Minitest::Test
   def test_metrics_status_and_page_tell_what_the_streams_do
     server = boot(rackup: APP, config: <<~RUBY)
       workers 2
-      live { history_messages 300 }
+      constants_for_tests history_messages: 300
       admin { bind "unix://admin.sock" }
     RUBY
     assert_equal 0, live_metrics(server)["chaton_event_stream_deliveries_total"]

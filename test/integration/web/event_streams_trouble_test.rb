@@ -68,7 +68,7 @@ class EventStreamsTroubleTest < Minitest::Test
   end
 
   def test_a_hundred_thousand_names_over_http2
-    server = boot(rackup: APP, config: "workers 0\nlive { history_messages 200_000 }")
+    server = boot(rackup: APP, config: "workers 0\nconstants_for_tests history_messages: 200_000")
     server.get("/names?m&1") # The hub runs.
     EventClient.new(server.port, "/m").connect.close
     before = resident(server)

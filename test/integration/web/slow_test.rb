@@ -43,7 +43,7 @@ class SlowTest < Minitest::Test
 
   # All of them ask at once, and in the end all send at once.
   CONFIG = "workers 0\nthreads 1..#{THREADS_MAX}\n" \
-           "web { queue limit: 10_000, age: 60; reply_memory_bytes_max \"4K\" }".freeze
+           "constants_for_tests reply_memory_bytes_max: 4096\nweb { queue limit: 10_000, age: 60 }".freeze
 
   def setup
     super

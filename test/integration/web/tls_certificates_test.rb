@@ -22,7 +22,7 @@ class TlsCertificatesTest < Minitest::Test
   def test_changed_files_are_loaded_and_broken_ones_are_not
     [["workers 0", 1], ["workers 2\nthreads 1, 2", 2]].each do |workers, count|
       @tls.write("app")
-      server = serve("#{workers}\nweb { tls_reload_s 3600 }")
+      server = serve("#{workers}\nconstants_for_tests tls_reload_s: 3600.0")
       kept = client(server)
       @tls.write("app", subject: "/CN=second")
       assert_equal "/CN=localhost", subject(server)
@@ -47,7 +47,7 @@ class TlsCertificatesTest < Minitest::Test
   end
 
   def test_new_connections_have_the_files_looked_at
-    server = serve("workers 0\nweb { tls_reload_s 0.1 }")
+    server = serve("workers 0\nconstants_for_tests tls_reload_s: 0.1")
     @tls.write("app", subject: "/CN=second")
     server.eventually("the new certificate") { subject(server) == "/CN=second" }
     server.wait_line(/loaded the certificates/)
@@ -57,7 +57,7 @@ class TlsCertificatesTest < Minitest::Test
   def test_a_key_whose_mode_is_mended_is_loaded
     [[0.1, nil], [3600, "HUP"]].each do |reload_s, signal|
       @tls.write("app")
-      server = serve("workers 0\nweb { tls_reload_s #{reload_s} }")
+      server = serve("workers 0\nconstants_for_tests tls_reload_s: #{reload_s}")
       @tls.write("app", subject: "/CN=second") { |key| File.chmod(0o666, key) }
       server.signal(signal) if signal
       server.eventually("it is refused") { subject(server) && server.log.include?("can't use the new certificates") }
@@ -95,8 +95,8 @@ class TlsCertificatesTest < Minitest::Test
     [0, 1].each do |restarts|
       @tls.write("app")
       FileUtils.cp(@tls.path("ca.pem"), @tls.path("clients.pem"))
-      server = serve("workers 1\nlog_level :debug\nweb { tls_reload_s 0.1 }", verify_mode: "force_peer",
-                                                                              ca: @tls.path("clients.pem"))
+      server = serve("workers 1\nlog_level :debug\nconstants_for_tests tls_reload_s: 0.1",
+                     verify_mode: "force_peer", ca: @tls.path("clients.pem"))
       restarts.times { server.tap { |one| one.signal("USR1") }.wait_line(/phased restart done/) }
       @tls.write("app", names: %w[localhost late])
       server.wait_line(/certificates were read for later workers/, count: 2)

@@ -15,7 +15,7 @@ class TlsSurvivalTest < Minitest::Test
   def test_thousands_of_handshakes_that_do_not_go_on_keep_nobody_out
     OpenFiles.allow(4 * SLOW)
     # No time ends them, so that only the bound on their number does.
-    server = serve("workers 0\nweb { tls_handshake_timeout_s 3600\n tls_handshakes_max 1000\n idle_timeout_s 3600 }")
+    server = serve("workers 0\nconstants_for_tests tls_handshake_timeout_s: 3600.0\nweb { idle_timeout_s 3600 }")
     kept = client(server, timeout_s: 60)
     before = kept.write(request("/")).read_response.body
     slow = Array.new(SLOW) { |at| RawClient.new(port(server), timeout_s: 60).write(at.even? ? "" : "\x16\x03\x01") }
@@ -31,7 +31,7 @@ class TlsSurvivalTest < Minitest::Test
   end
 
   def test_files_that_cannot_be_used_come_and_go_under_load
-    server = serve("workers 0\nweb { tls_reload_s 3600 }")
+    server = serve("workers 0\nconstants_for_tests tls_reload_s: 3600.0")
     @tls.write("other")
     load = ClientLoad.new(port(server), tls: @tls.context)
     fault(server, load, /app.key: No such file/) { File.delete(@tls.path("app.key")) }

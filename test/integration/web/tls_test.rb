@@ -121,7 +121,7 @@ class TlsTest < Minitest::Test
   end
 
   def test_slow_handshakes_end_and_keep_nobody_out
-    server = serve("workers 0\nweb { tls_handshake_timeout_s 1\n tls_handshakes_max 20 }")
+    server = serve("workers 0\nconstants_for_tests tls_handshake_timeout_s: 1.0, tls_handshakes_max: 20")
     slow = Array.new(60) { RawClient.new(port(server)).write("\x16\x03\x01") }
     assert_equal "hello", client(server).write(request("/")).read_response.body
     # The first ones are closed for the later ones, and these when their time is over.

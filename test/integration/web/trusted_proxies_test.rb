@@ -56,7 +56,7 @@ class TrustedProxiesTest < Minitest::Test
 
   def test_spans_name_the_client_and_the_proxy
     collector = OtlpCollector.new
-    traces = "traces { endpoint #{collector.url.dump}; interval 0.02 }"
+    traces = "traces { endpoint #{collector.url.dump}; constants_for_tests traces_interval_s: 0.02 }"
     server = boot(rackup: APP, config: "workers 0\nweb { trusted_proxies :private }\n#{traces}")
     ask(server)
     span = collector.wait("the request's span") { |spans| !spans.empty? }.first
@@ -69,7 +69,8 @@ class TrustedProxiesTest < Minitest::Test
 
   def test_a_client_joins_no_trace_and_is_linked
     collector = OtlpCollector.new
-    traces = "traces { endpoint #{collector.url.dump}; interval 0.02; follow_parent false }"
+    traces = "traces { endpoint #{collector.url.dump}; follow_parent false }\n" \
+             "constants_for_tests traces_interval_s: 0.02"
     server = boot(rackup: APP, config: "workers 0\nweb { trusted_proxies '10.0.0.0/8' }\n#{traces}")
     ask(server, { "traceparent" => "00-#{"a" * 32}-#{"b" * 16}-00", "tracestate" => "c=1" })
     span = collector.wait("the request's span") { |spans| !spans.empty? }.first

@@ -17,7 +17,7 @@ class CheckTest < CLICase
     assert_match(/^  request_timeout_s +60$/, text)
     elsewhere = %i[jobs streams topic admin traces]
     options = Chaton::Config::Options::ALL.reject { |one| one.group == :server || elsewhere.include?(one.scope) }
-    options.each { |option| assert_match(/^  #{option.name} /, text) }
+    options.each { |option| assert_match(/^  #{option.written} /, text) }
   end
 
   def test_the_last_line_is_the_verdict
@@ -64,9 +64,9 @@ class CheckTest < CLICase
     RUBY
     text = chaton("check", "-e", "production", "--no-streams")[1]
     of_streams = Chaton::Config::Options.in(:streams)
-    of_streams.each { |option| assert_match(/^  #{option.name} /, text) }
-    { "broker" => "kafka://127.0.0.1:9092", "streams_password" => "given", "kafka" => "client.rack",
-      "retention_s" => "60", "session_timeout_s" => "6", "streams_threads" => "as threads",
+    of_streams.each { |option| assert_match(/^  #{option.written} /, text) }
+    { "broker" => "kafka://127.0.0.1:9092", "password" => "given", "kafka" => "client.rack",
+      "retention_s" => "60", "session_timeout_s" => "6", "threads" => "as outside",
       "topic audit" => "no consumer",
       "topic events" => "String, group app, attempts_max 3, dead_letter events.dead" }.each do |name, value|
       assert_match(/^  #{name} +#{Regexp.escape(value)}$/, text)

@@ -77,8 +77,8 @@ class InitTest < CLICase
       jobs do
         store ENV.fetch("REDIS_URL", "redis://127.0.0.1:6379/0")   # where Sidekiq's jobs are; set REDIS_URL or change this line
         queues "critical": 3, "low": 1
-        jobs_threads 1..7
-        jobs_shutdown_timeout_s 9.0
+        threads 1..7
+        shutdown_timeout_s 9.0
         labels "a", "b"
         sidekiq_file "none"
       end
@@ -117,11 +117,11 @@ class InitTest < CLICase
       web do
         compress false
         # from the environment variables of Thruster
-        compress_jitter_bytes 0
         idle_timeout_s 45
         # not taken over: HTTP_READ_TIMEOUT: "soon" is no number
         access_log :json
         # not taken over: CACHE_SIZE: answers are not cached; static files have static_memory_bytes_max
+        # not taken over: GZIP_COMPRESSION_JITTER: compressed answers are always up to 32 bytes longer
       end
     RUBY
     init("config/chaton.rb" => text) { |status| assert_equal 1, status }

@@ -125,7 +125,7 @@ class CLITraceTest < CLICase
       texts = [answer(0), "#{answer(1)}#{"x" * 2000}", "y" * 2000]
       writers = texts.map { |text| Thread.new { send_answer({ "reply_to" => box.path }, text) } }
       answers = box.collect(3, 10, bytes_max: 1000).sort_by(&:worker)
-      assert_equal [[0, nil], [1, "its answer is too long; lower trace_stacks_max or trace_depth_max"]],
+      assert_equal [[0, nil], [1, "its answer is too long; trace for a shorter time"]],
                    answers.map { |one| [one.worker, one.error] }
       writers.each(&:join)
     end

@@ -31,8 +31,8 @@ class AdminConfigTest < ConfigCase
   end
 
   def test_statsd_needs_no_bind_and_has_a_port_of_its_own
-    admin = plan("admin { statsd \"udp://localhost\"; statsd_interval_s 1; statsd_tags true }").admin
-    assert_equal [[], "udp://localhost:8125", 1.0, true],
+    admin = plan("admin { statsd \"udp://localhost\"; statsd_tags true }").admin
+    assert_equal [[], "udp://localhost:8125", 10.0, true],
                  [admin.admin_bind, admin.admin_statsd, admin.admin_statsd_interval_s, admin.admin_statsd_tags]
     assert_equal "udp://[::1]:99", plan("admin { statsd \"udp://[::1]:99\" }").admin.admin_statsd
     ["tcp://a:1", "udp://a:0", "udp://a:65536", "udp://a:b", "udp://a:1/x", "udp://u:p@a:1"].each do |wrong|
@@ -47,7 +47,7 @@ class AdminConfigTest < ConfigCase
     end
     assert_equal [false, 0], of.call("")
     assert_equal [true, 10_000], of.call("admin { bind \"tcp://127.0.0.1\" }")
-    assert_equal [true, 2_000], of.call("admin { statsd \"udp://a\"; broker_statistics_s 2 }")
+    assert_equal [true, 10_000], of.call("admin { statsd \"udp://a\" }")
   end
 
   def test_mistakes_are_named
@@ -59,6 +59,6 @@ class AdminConfigTest < ConfigCase
   def test_the_report_shows_it
     defaults = load
     report = Chaton::CLI::PlanReport.new(plan("admin { bind \"tcp://127.0.0.1\" }"), defaults: defaults)
-    assert_match(%r{^  admin_bind +tcp://127.0.0.1:9394$}, report.to_s)
+    assert_match(%r{^  bind +tcp://127.0.0.1:9394$}, report.to_s)
   end
 end

@@ -8,11 +8,11 @@ class DSLTest < ConfigCase
       workers web: 2
       threads 1..16
       bind "http://127.0.0.1:9292"
-      web { queue limit: 10, age: 0.5, bytes: "1M", retry_after: 3; timeout 2 }
+      web { queue limit: 10, age: 0.5; timeout 2 }
     RUBY
     assert_equal [2, [[:web], [:web]], true], [plan.workers, plan.roles_by_worker, plan.preload?]
     assert_equal [1, 16, true], [plan.threads_min, plan.threads_max, plan.threads_max_given?]
-    assert_equal [10, 0.5, 1 << 20, 3], [plan.queue_limit, plan.queue_age_s, plan.queue_bytes_max, plan.retry_after_s]
+    assert_equal [10, 0.5], [plan.queue_limit, plan.queue_age_s]
     assert_equal ["tcp://127.0.0.1:9292", 2.0], [plan.binds.join, plan.web.request_timeout_s]
   end
 
@@ -35,6 +35,18 @@ class DSLTest < ConfigCase
     defaults = Chaton::Config.load({ environment: "development", config_file: "-" }, env: {}, root: @root)
     assert_equal defaults.queue_age_s, plan.queue_age_s
     assert_equal 60.0, plan.web.request_timeout_s, "a file that says so has a time limit in development too"
+  end
+
+  def test_a_value_that_is_no_setting_any_more_says_what_it_is
+    { "restart_delay_s 1" => /restart_delay_s is now fixed at 0.5, because .+; remove the line/,
+      "web { queue bytes: 1 }" => /queue bytes: is now fixed at 64 MiB, because/,
+      "web { tls_reload 1 }" => /tls_reload is now fixed at 10, because/,
+      "jobs { beat 1 }" => /beat is now fixed at a fifth of lease_s, at most 3, because/,
+      "admin { timeout 1 }" => /:1: timeout is now fixed at 5, because/,
+      "web { prefetch_s 1 }" => /prefetch_s is now fixed at 0.005, because/ }.each do |line, expected|
+      assert_match expected, only_problem(line).to_s, line
+    end
+    assert_in_delta 0.1, plan("constants_for_tests restart_delay_s: 0.1").restart_delay_s
   end
 
   def test_paths_whose_bodies_are_streamed

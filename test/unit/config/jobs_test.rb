@@ -31,7 +31,7 @@ class JobsConfigTest < ConfigCase
   def test_reliable_push_is_off_or_a_number_of_bytes
     of = ->(line) { jobs(line).store_settings.values_at(:reliable_push, :reliable_push_timeout_s) }
     assert_equal [nil, 2.0], of.call("")
-    assert_equal [10 << 20, 0.5], of.call("reliable_push \"10 MB\"\nreliable_push_timeout 0.5")
+    assert_equal [10 << 20, 2.0], of.call("reliable_push \"10 MB\"")
     assert_match(/reliable_push must be none, or bytes from 64 KiB to 1 GiB/, refused("reliable_push 10"))
   end
 
@@ -161,16 +161,17 @@ class JobsConfigTest < ConfigCase
   def test_misspelt_and_misplaced
     assert_match(/quues is not an option of jobs; did you mean queues/, refused("quues 1"))
     assert_match(/write workers outside of the block/, refused("workers 1"))
-    assert_match(/write jobs \{ prefetch_s … \}/, only_problem("prefetch_s 1").to_s)
+    assert_match(/write jobs \{ lease_s … \}/, only_problem("lease_s 1").to_s)
     assert_match(/jobs needs a block/, only_problem("jobs true").to_s)
-    assert_match(/beat_s \(20\) is above lease_s \(10\)/, refused("beat 20\nlease 10"))
   end
 
   def test_the_lease_is_shorter_on_redis
     assert_in_delta 15.0, jobs("store \"redis://h/1\"").store_settings[:lease_s]
     assert_in_delta 7.0, jobs("store \"redis://h/1\"\nlease 7").store_settings[:lease_s]
-    assert_in_delta 60.0, jobs("store \"sqlite://jobs.db\"\nbeat 20").store_settings[:lease_s]
-    assert_match(/beat_s \(20\) is above lease_s \(15\)/, refused("store \"redis://h/1\"\nbeat 20"))
+    assert_in_delta 60.0, jobs("store \"sqlite://jobs.db\"").store_settings[:lease_s]
+    { "lease 60" => 3.0, "store \"redis://h/1\"" => 3.0, "lease 5" => 1.0 }.each do |lines, beat_s|
+      assert_in_delta beat_s, jobs(lines).beat_s
+    end
   end
 
   def test_the_format_is_that_of_the_bundle

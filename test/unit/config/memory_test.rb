@@ -34,8 +34,8 @@ class MemoryConfigTest < ConfigCase
   end
 
   def test_ceilings
-    memory = memory("limit '512M'\nlimit_hard '1G'\nlimit_tree :off\ncheck_every 5")
-    assert_equal [512 << 20, 1 << 30, :off, 5.0],
+    memory = memory("limit '512M'\nlimit_hard '1G'\nlimit_tree :off")
+    assert_equal [512 << 20, 1 << 30, :off, 2.0],
                  [memory.limit, memory.limit_hard, memory.limit_tree, memory.check_every_s]
     assert_equal :off, memory("limit false").limit
     assert_nil memory("limit_hard nil").limit_hard

@@ -111,7 +111,7 @@ class PumaTest < ConfigCase
                  [plan.workers, plan.preload?, plan.alive_timeout_s, plan.boot_timeout_s, plan.shutdown_timeout_s]
     assert_equal [20.0, 15.0, 1024, true],
                  plan.web.to_h.values_at(:idle_timeout_s, :header_timeout_s, :body_bytes_max, :early_hints)
-    assert_equal :common, plan.access_log
+    assert_equal :common, plan.web.access_log
     assert_empty plan.notes
   end
 

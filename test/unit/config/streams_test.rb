@@ -152,7 +152,7 @@ class StreamsConfigTest < ConfigCase
       "batch 5" => /batch is not an option of all streams; write topic "events", EventsConsumer, batch: …/,
       "brokr 'x'" => /did you mean broker/ }.each { |line, expected| assert_match expected, refused(line), line }
     assert_match(/streams needs a block/, only_problem("streams true").to_s)
-    assert_match(/write streams \{ ready_batches … \}/, only_problem("ready_batches 1").to_s)
+    assert_match(/write streams \{ read_committed … \}/, only_problem("read_committed 1").to_s)
   end
 
   def test_deserializers
@@ -201,10 +201,10 @@ class StreamsConfigTest < ConfigCase
   end
 
   def test_times_sizes_and_paths
-    streams = streams("retention 60\nretention_bytes '1M'\ncompression :zstd\nbuffer '1M'\nthreads 2..4\n" \
-                      "shutdown_timeout 3\nload 'app/consumers', 'lib/x.rb'\ntls_ca_file 'ca.pem'\npartitions 2\n" \
+    streams = streams("retention 60\nretention_bytes '1M'\ncompression :zstd\nthreads 2..4\n" \
+                      "shutdown_timeout 3\nload 'app/consumers', 'lib/x.rb'\ntls_ca_file 'ca.pem'\n" \
                       "max_poll_interval 10\nsession_timeout 6\ntopic 'a', A")
-    assert_equal [60_000, 1 << 20, :zstd, 1 << 20, "#{@root}/ca.pem", 2],
+    assert_equal [60_000, 1 << 20, :zstd, 8 << 20, "#{@root}/ca.pem", 4],
                  streams.log.values_at(:retention_ms, :retention_bytes, :compression, :buffer_bytes, :tls_ca_file,
                                        :partitions)
     assert_equal ["#{@root}/app/consumers", "#{@root}/lib/x.rb"], streams.load

@@ -34,7 +34,7 @@ class RailtieTest < Minitest::Test
 
   def test_an_initializer_names_the_store_and_no_file_is_needed
     initializer(<<~RUBY)
-      Chaton::Jobs.configure { |jobs| jobs.store "redis://127.0.0.1:1/3", password: "secret", lock_timeout_s: 2 }
+      Chaton::Jobs.configure { |jobs| jobs.store "redis://127.0.0.1:1/3", password: "secret", answer_timeout_s: 2 }
       Chaton::Streams.configure { |streams| streams.broker "kafka://127.0.0.1:9", username: "app", kafka: { "a.b" => 1 } }
     RUBY
     assert_equal <<~TEXT.chomp, run_app(<<~RUBY).gsub(" => ", "=>")
@@ -42,7 +42,7 @@ class RailtieTest < Minitest::Test
     TEXT
       store = Chaton::Jobs.send(:configured, :jobs, "").store_settings
       log = Chaton::Streams.send(:configured, :streams, "").log
-      print [*store.values_at(:url, :password, :lock_timeout_s, :lease_s), *log.values_at(:broker, :username, :properties)]
+      print [*store.values_at(:url, :password, :answer_timeout_s, :lease_s), *log.values_at(:broker, :username, :properties)]
     RUBY
   end
 

@@ -144,7 +144,7 @@ class StreamsRoleTest < Minitest::Test
       streams do
         topic "events", "StreamsRoleTest::Events", group: "app", retries: 1, backoff: 0.01, dead_letter: "events.dead"
         threads 1..3
-        partitions 2
+        constants_for_tests log_partitions: 2
       end
     RUBY
     plan = Chaton::Config.load({ config_file: path, streams: true }, env: {}, root: @root)

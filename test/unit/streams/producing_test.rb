@@ -159,7 +159,7 @@ class StreamsProducingTest < StreamsUnitCase
       $stdout.sync = true
       NATIVE = FakeStreamsClient.new
       Chaton::Streams::Client.define_singleton_method(:for) { |settings| new(NATIVE, settings) }
-      File.write("/tmp/chaton-#{Process.pid}.rb", "streams { produce_buffer_records 3 }")
+      File.write("/tmp/chaton-#{Process.pid}.rb", "constants_for_tests produce_buffer_records: 3\nstreams { }")
       plan = Chaton::Config.load({ config_file: "/tmp/chaton-#{Process.pid}.rb" }, env: {}, root: "/tmp")
       File.unlink("/tmp/chaton-#{Process.pid}.rb")
       Chaton::Streams.use(plan, forks: true)

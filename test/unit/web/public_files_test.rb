@@ -10,10 +10,10 @@ class PublicFilesTest < Minitest::Test
   def test_a_directory_of_the_configuration_is_served_with_the_types_of_rack
     Dir.mktmpdir do |root|
       Dir.mkdir(File.join(root, "public"))
-      settings = settings_of(root, "static 'public'\n static_index 'index.html'\n static_fresh_s 2")
+      settings = settings_of(root, "static 'public'\n static_index 'index.html'")
       assert_equal File.join(File.realpath(root), "public"), File.realpath(settings[:root])
       assert_equal ["index.html", false, false, []], settings.values_at(:index, :html, :https_only, :headers)
-      assert_equal [16 << 20, 64 << 10, 2.0], settings.values_at(:memory_bytes_max, :file_bytes_max, :fresh_s)
+      assert_equal [16 << 20, 64 << 10, 0.0], settings.values_at(:memory_bytes_max, :file_bytes_max, :fresh_s)
       assert_equal "text/css", settings[:types][".css"]
     end
   end

@@ -7,8 +7,8 @@ module Chaton
       module SidekiqLines
         # Setting => its value in the settings of jobs.
         SETTINGS = {
-          jobs_threads: ->(jobs) { jobs.threads && "#{jobs.threads.threads_min}..#{jobs.threads.threads_max}" },
-          jobs_shutdown_timeout_s: ->(jobs) { jobs.shutdown_timeout_s },
+          threads: ->(jobs) { jobs.threads && "#{jobs.threads.threads_min}..#{jobs.threads.threads_max}" },
+          shutdown_timeout_s: ->(jobs) { jobs.shutdown_timeout_s },
           retries_max: ->(jobs) { jobs.retries_max unless jobs.retries_max == Config::Options[:retries_max].default },
           labels: ->(jobs) { words(jobs.labels) },
           load: ->(jobs) { words(jobs.load.map { |path| path.delete_prefix("#{Dir.pwd}/") }) }

@@ -10,7 +10,6 @@ module Chaton
         PREFIX = "THRUSTER_"
         # Variable => the lines of `web { }` that mean the same.
         LINES = {
-          "GZIP_COMPRESSION_JITTER" => ->(value) { "compress_jitter_bytes #{Integer(value, 10)}" },
           "MAX_REQUEST_BODY" => ->(value) { "body_bytes_max #{Integer(value, 10)}" if value.to_i.positive? },
           "HTTP_IDLE_TIMEOUT" => ->(value) { "idle_timeout_s #{Integer(value, 10)}" },
           "HTTP_READ_TIMEOUT" => ->(value) { "header_timeout_s #{Integer(value, 10)}" },
@@ -25,6 +24,7 @@ module Chaton
           "TLS_DOMAIN" => "certificates are not fetched; write a bind with a certificate",
           "CACHE_SIZE" => "answers are not cached; static files have static_memory_bytes_max",
           "MAX_CACHE_ITEM_SIZE" => "answers are not cached; static files have static_file_bytes_max",
+          "GZIP_COMPRESSION_JITTER" => "compressed answers are always up to 32 bytes longer",
           "X_SENDFILE_ENABLED" => "files that the application names are sent by the kernel anyway",
           "GZIP_COMPRESSION_DISABLE_ON_AUTH" => "an answer with x-chaton-compress: off is not compressed",
           "BAD_GATEWAY_PAGE" => "nothing stands in front that could answer 502",

@@ -127,8 +127,8 @@ module Chaton
 
         def too_long(bytes_so_far)
           header = JSON.parse(bytes_so_far.lines.first)
-          Answer.new({ **header, "ok" => false, "error" => "its answer is too long; lower trace_stacks_max or " \
-                                                           "trace_depth_max" }, "")
+          Answer.new({ **header, "ok" => false, "error" => "its answer is too long; trace for a shorter " \
+                                                           "time" }, "")
         rescue JSON::ParserError
           nil
         end

@@ -15,7 +15,8 @@ module Chaton
       def self.for(scope, *further)
         options = Options.in(scope)
         Class.new(self) do
-          const_set(:KNOWN, [*options.flat_map { |option| [option.name, *option.also] }, *further].freeze)
+          const_set(:SCOPE, scope)
+          const_set(:KNOWN, [*options.flat_map(&:names), *further].freeze)
           define options
           define_method(:to_s) { scope.to_s }
         end
@@ -24,7 +25,7 @@ module Chaton
       # @param options [Array<Option>] get a method each
       def self.define(options)
         options.each do |option|
-          [option.name, *option.also].each { |name| define_method(name) { |*values| assign(option, name, values) } }
+          option.names.each { |name| define_method(name) { |*values| assign(option, name, values) } }
         end
       end
 
@@ -42,6 +43,13 @@ module Chaton
       def to_s = "the configuration"
 
       def inspect = to_s
+
+      # Changes values that are no settings ({Options::FIXED}), so that tests of Chaton itself are quick.
+      #
+      # @private
+      def constants_for_tests(**values)
+        values.each { |name, value| @sources.override(Options[name], value) }
+      end
 
       private
 
@@ -64,11 +72,14 @@ module Chaton
 
       def respond_to_missing?(_name, _include_private = false) = false
 
-      # Reports a name that belongs into another section.
+      # Reports a name that belongs into another section, or to a value that is fixed.
       #
       # @return [Object, nil] nil when it belongs nowhere
       def elsewhere(name)
-        option = Options::ALL.find { |one| [one.name, *one.also, *one.puma].include?(name) }
+        fixed = Options.fixed(name, self.class::SCOPE)
+        return problem(fixed.refusal(name)) || true if fixed
+
+        option = Options::EVERYWHERE.find { |one| [*one.names, *one.puma].include?(name) }
         return unless option && option.scope != :cli
 
         problem("#{name} is not an option of #{self}; write #{usage(option)}")
@@ -79,8 +90,7 @@ module Chaton
         case option.scope
         when :queue then "web { queue #{option.key}: … }"
         when :topic then "streams { topic \"events\", EventsConsumer, #{option.key}: … }"
-        when :web, :jobs, :streams, :memory then "#{option.scope} { #{option.name} … }"
-        when :admin, :traces, :live then "#{option.scope} { #{option.also.first} … }"
+        when :web, :jobs, :streams, :memory, :admin, :traces, :live then "#{option.scope} { #{option.written} … }"
         else "#{option.name} outside of the block"
         end
       end

@@ -19,6 +19,8 @@ module Chaton
         keywords.each do |key, value|
           if (option = KEYWORDS[key])
             @sources.assign(:file, option, [value], here, label: "queue #{key}:")
+          elsif (fixed = Options.fixed(key, :queue))
+            problem(fixed.refusal("queue #{key}:"))
           else
             problem("queue has no #{key}:", Nearest.to(key, KEYWORDS.keys)&.then { |name| "#{name}:" })
           end

@@ -19,46 +19,50 @@ module Chaton
                   default_text: "sqlite://storage/chaton_ENVIRONMENT.db",
                   env: %w[CHATON_STORE], flags: %w[--store], placeholder: "URL"),
         Option.in(:jobs, :username, :store, Types::Word.new, nil,
-                  "User for Redis or PostgreSQL; overrides that of the address."),
+                  "User for Redis or PostgreSQL, which overrides that of the address; in streams { } for Kafka (SASL).",
+                  engine: %i[jobs store], elsewhere: { streams: { group: :log, engine: :log } }),
         Option.in(:jobs, :password, :store, Types::Secret.new, nil,
-                  "Password for Redis or PostgreSQL; overrides that of the address. It is never printed.",
-                  env: %w[CHATON_STORE_PASSWORD]),
-        Option.in(:jobs, :sentinel_username, :store, Types::Word.new, nil, "User for the sentinels."),
+                  "Password for the same; it is never printed.",
+                  env: %w[CHATON_STORE_PASSWORD], engine: %i[jobs store],
+                  elsewhere: { streams: { group: :log, engine: :log, env: %w[CHATON_BROKER_PASSWORD] } }),
+        Option.in(:jobs, :sentinel_username, :store, Types::Word.new, nil, "User for the sentinels.",
+                  engine: %i[jobs store]),
         Option.in(:jobs, :sentinel_password, :store, Types::Secret.new, nil,
                   "Password for the sentinels, which they do not take from that of Redis. It is never printed.",
-                  env: %w[CHATON_STORE_SENTINEL_PASSWORD]),
+                  env: %w[CHATON_STORE_SENTINEL_PASSWORD], engine: %i[jobs store]),
         Option.in(:jobs, :store_listen, :store, Types::Secret.new("an address or \"off\""), nil,
                   "PostgreSQL behind a bouncer: the address of the server itself, on which each process listens for " \
                   "new jobs; off: it looks for them twice a second. It is never printed.",
-                  default_text: "the address of store", also: %i[listen]),
+                  default_text: "the address of store", key: :listen, engine: %i[jobs store]),
         Option.in(:jobs, :tls_ca_file, :store, Types::Path.new(none: true), nil,
-                  "PEM file of the authorities that may sign the server's certificate; none: the system's."),
+                  "PEM file of the authorities that may sign the certificate of rediss://, PostgreSQL or, in " \
+                  "streams { }, kafka+ssl://; none: the system's.",
+                  engine: %i[jobs store], elsewhere: { streams: { group: :log, engine: :log } }),
         Option.in(:jobs, :tls_cert_file, :store, Types::Path.new(none: true), nil,
-                  "PEM file of the certificate that is shown to the server."),
-        Option.in(:jobs, :tls_key_file, :store, Types::Path.new(none: true), nil, "PEM file of its key."),
+                  "PEM file of the certificate that is shown to the server.", engine: %i[jobs store]),
+        Option.in(:jobs, :tls_key_file, :store, Types::Path.new(none: true), nil, "PEM file of its key.",
+                  engine: %i[jobs store]),
         Option.in(:jobs, :tls_verify, :store, Types::Switch.new, true,
                   "Check the certificate of rediss:// and PostgreSQL; off: the connection is encrypted, but to any " \
-                  "server that answers. For hosted servers with certificates of their own; tls_ca_file is safer."),
-        Option.seconds(:jobs, :connect_timeout_s, :store, 0.1..300.0, 5.0,
-                       "Time to connect to Redis or PostgreSQL; sentinels share as much before that."),
+                  "server that answers. For hosted servers with certificates of their own; tls_ca_file is safer.",
+                  engine: %i[jobs store]),
         Option.seconds(:jobs, :answer_timeout_s, :store, 0.1..300.0, 5.0,
-                       "Time for one answer of Redis or PostgreSQL."),
+                       "Time for one answer of Redis or PostgreSQL.", engine: %i[jobs store]),
         Option.in(:jobs, :reliable_push, :store, Types::BytesOr.new((64 << 10)..(1 << 30), none: true), nil,
                   "Redis, PostgreSQL: while the server cannot be reached, enqueueing keeps jobs of up to so many " \
                   "bytes in the memory of each process and sends them later in their order; they are lost if the " \
-                  "process ends before."),
-        Option.seconds(:jobs, :reliable_push_timeout_s, :store, 0.0..300.0, 2.0,
-                       "The longest that an exiting process waits until these jobs are sent."),
+                  "process ends before.", engine: %i[jobs store]),
         Option.in(:jobs, :durable, :store, Types::Switch.new, true,
-                  "SQLite: an enqueued job is on disk before enqueueing returns; off is faster, but a power failure " \
-                  "may lose the last jobs."),
-        Option.seconds(:jobs, :lock_timeout_s, :store, 0.0..300.0, 5.0,
-                       "SQLite: the longest wait for another process that writes."),
+                  "SQLite: an enqueued job is on disk before enqueueing returns, and in streams { } a record before " \
+                  "it counts as written; off is faster, but a power failure may lose the last ones.",
+                  engine: %i[jobs store], elsewhere: { streams: { group: :log, engine: :log } }),
         Option.in(:jobs, :format, :store, Types::Number.new(6..8), ->(settings) { SidekiqFormat.of(settings[:root]) },
                   "Sidekiq version whose format is written; all are read.",
-                  default_text: "that of the bundle's sidekiq gem, else 7"),
-        Option.in(:jobs, :dead_max, :store, Types::Number.new(1..10_000_000), 10_000, "Jobs kept in the dead set."),
-        Option.seconds(:jobs, :dead_age_s, :store, 1.0..315_360_000.0, 15_552_000.0, "How long they are kept.")
+                  default_text: "that of the bundle's sidekiq gem, else 7", engine: %i[jobs store]),
+        Option.in(:jobs, :dead_max, :store, Types::Number.new(1..10_000_000), 10_000, "Jobs kept in the dead set.",
+                  engine: %i[jobs store]),
+        Option.seconds(:jobs, :dead_age_s, :store, 1.0..315_360_000.0, 15_552_000.0, "How long they are kept.",
+                       engine: %i[jobs store])
       ].freeze
 
       # Which jobs run, and where.
@@ -66,22 +70,15 @@ module Chaton
         Option.in(:jobs, :queues, :jobs, Types::QueueList.new, nil, "Queues to work on, and in which order.",
                   default_text: "\"default\""),
         Option.in(:jobs, :load, :jobs, Types::Words.new("paths"), nil,
-                  "Files and directories of job classes to load at boot. With Rails its own loader finds them.",
-                  default_text: "none"),
+                  "Files and directories of classes of jobs, or of consumers, to load at boot. With Rails its own " \
+                  "loader finds those in app/.", default_text: "none", elsewhere: { streams: { group: :streams } }),
         Option.in(:jobs, :cron, :jobs, Types::CronSchedule.new, nil,
                   "A periodic job: cron \"nightly\", \"0 3 * * *\", \"CleanUp\", zone: \"Europe/Berlin\", " \
-                  "args: [], queue: \"low\"; each name once. One process enqueues each tick.",
-                  default_text: "none"),
+                  "args: [], queue: \"low\"; each name once. One process enqueues each tick.", default_text: "none"),
         Option.seconds(:jobs, :catch_up_s, :jobs, 0.0..43_200.0, 600.0,
                        "A tick of cron that was missed by at most this time while no process ran is enqueued once " \
                        "after boot, but not one from before the entry was added or changed; 0: never.",
-                       development: 0.0),
-        Option.in(:jobs, :jobs_threads, :jobs, Types::ThreadRange.new, nil, "Threads of a worker that runs only jobs.",
-                  also: %i[threads], default_text: "as threads outside"),
-        Option.in(:jobs, :jobs_shutdown_timeout_s, :jobs, Types::Number.new(0.0..86_400.0, unit: "seconds"), nil,
-                  "Time for running jobs to finish when such a worker is stopped; then they go back to the front of " \
-                  "their queues.",
-                  also: %i[shutdown_timeout_s shutdown_timeout], default_text: "as shutdown_timeout_s outside"),
+                       development: 0.0, engine: :jobs),
         Option.in(:jobs, :retries_max, :jobs, Types::Number.new(0..1000), nil,
                   "Retries of a job that fails, unless its class sets a number.",
                   default_text: "what Sidekiq.configure_server sets as max_retries, else 25"),
@@ -97,21 +94,9 @@ module Chaton
 
       # How jobs are taken and acknowledged.
       PACE = [
-        Option.seconds(:jobs, :prefetch_s, :jobs, 0.0..10.0, 0.005,
-                       "Beyond the free threads, as many jobs are taken from the store as will start within this " \
-                       "time."),
-        Option.in(:jobs, :prefetch_max, :jobs, Types::Number.new(1..1000), 1000,
-                  "Jobs that one process has taken and not started, at most."),
-        Option.seconds(:jobs, :ack_delay_s, :jobs, 0.0..1.0, 0.002,
-                       "The longest time for which the acknowledgement of a finished job waits to be sent together " \
-                       "with others."),
-        Option.seconds(:jobs, :beat_s, :jobs, 0.1..60.0, 3.0, "Time between two heartbeats of a process in the store."),
         Option.seconds(:jobs, :lease_s, :jobs, 1.0..86_400.0, nil,
                        "A process without a heartbeat for this long is dead: another one returns its jobs.",
-                       default_text: "15 with Redis and PostgreSQL, 60 with SQLite"),
-        Option.seconds(:jobs, :claim_turn_s, :jobs, 0.0..5.0, 0.25,
-                       "Redis: of three or more processes that wait for a job one claims it. The others wait, at " \
-                       "most for this time; 0: all claim at once.")
+                       default_text: "15 with Redis and PostgreSQL, 60 with SQLite", engine: %i[jobs store])
       ].freeze
 
       JOBS = [*TAKING, *PACE, *STORE].freeze

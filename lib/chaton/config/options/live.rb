@@ -13,23 +13,22 @@ module Chaton
         Option.in(:live, :live_store, :live, Types::MessageFile.new,
                   ->(settings) { "sqlite://storage/chaton_#{settings.fetch(:environment)}_live.db" },
                   "The file with the messages of Chaton.broadcast, which all processes share. The first message or " \
-                  "event stream makes it.",
-                  also: %i[store], default_text: "sqlite://storage/chaton_ENVIRONMENT_live.db"),
-        Option.in(:live, :history_messages, :live, Types::Number.new(100..10_000_000), 100_000,
-                  "Messages that are kept."),
+                  "event stream makes it.", key: :store, default_text: "sqlite://storage/chaton_ENVIRONMENT_live.db"),
         Option.in(:live, :history_bytes, :live, Types::Bytes.new((1 << 20)..(1 << 40)), 64 << 20,
-                  "Bytes of messages that are kept."),
-        Option.seconds(:live, :history_s, :live, 1.0..2_592_000.0, 3600.0, "Time for which messages are kept."),
+                  "Bytes of messages that are kept.", engine: :live),
+        Option.seconds(:live, :history_s, :live, 1.0..2_592_000.0, 3600.0, "Time for which messages are kept.",
+                       engine: :live),
         Option.seconds(:live, :ping_s, :live, 0.1..3600.0, 20.0,
                        "Time without a message after which a client is sent a comment, so that it and all proxies " \
-                       "know that the connection is alive."),
+                       "know that the connection is alive.", engine: :live),
         Option.in(:live, :slow_client, :live, Types::OneOf.new(:gap, :close), :gap,
                   "What happens to a client that reads so slowly that a thousand messages or a megabyte wait for it: " \
                   "gap: it catches up from what is kept, and gets the event `gap` if it has missed messages; close: " \
-                  "its connection is closed."),
+                  "its connection is closed.", engine: :live),
         Option.in(:live, :client_streams_max, :live, Types::Number.new(1..1_000_000), 1000,
                   "Open event streams that one client address, or one network of IPv6 (/64), may have in a worker; " \
-                  "further ones are answered 429. Addresses of private networks and of this machine are not counted.")
+                  "further ones are answered 429. Addresses of private networks and of this machine are not counted.",
+                  engine: :live)
       ].freeze
     end
   end

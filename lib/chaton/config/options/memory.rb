@@ -28,12 +28,9 @@ module Chaton
                   "of an object crashes. When a worker crashes in its first minute, the code is loaded again without " \
                   "compaction.", default_text: "on with Ruby 3.3 and later, else off"),
         Option.in(:memory, :collect, :memory, Types::OneOf.new(:between, :off), :between,
-                  "When garbage is collected: between requests and jobs, or (off) when Ruby decides."),
-        Option.in(:memory, :idle_full_ms, :memory, Types::Number.new(0.0..3_600_000.0, unit: "milliseconds"), 50.0,
-                  "How long a process must be idle before a full collection may run in it.", also: %i[idle_full]),
-        Option.seconds(:memory, :trim_idle_s, :memory, 0.0..86_400.0, 1.0,
-                       "How long a process must be idle before free memory goes back to the operating system."),
-        Option.in(:memory, :summary, :memory, Types::Switch.new, false, "Log a line for each collection.")
+                  "When garbage is collected: between requests and jobs, or (off) when Ruby decides.", engine: :memory),
+        Option.in(:memory, :summary, :memory, Types::Switch.new, false, "Log a line for each collection.",
+                  engine: :memory)
       ].freeze
 
       # How much memory may be used.
@@ -46,26 +43,13 @@ module Chaton
                   "Memory of one worker above which it is stopped at once.", default_text: "1.5 times limit"),
         Option.in(:memory, :limit_tree, :memory, Types::BytesOr.new(CEILING_BYTES, :auto, :off), :auto,
                   "Memory of all processes together above which the largest worker is replaced. auto: 0.9 of the " \
-                  "container's limit, if there is one."),
-        Option.seconds(:memory, :check_every_s, :memory, 0.1..3600.0, 2.0,
-                       "Time between two readings of the memory in use.")
+                  "container's limit, if there is one.")
       ].freeze
 
       # How allocations are traced.
       TRACING = [
         Option.in(:memory, :trace, :memory, Types::Switch.new, false,
-                  "Trace allocations from the start; `chaton trace` switches it in a running server."),
-        Option.in(:memory, :trace_every, :memory, Types::Number.new(1..1_000_000), 64,
-                  "One of this many objects is sampled."),
-        Option.in(:memory, :trace_duty, :memory, Types::Number.new(0.001..1.0), 0.02,
-                  "Share of the time during which tracing is on."),
-        Option.in(:memory, :trace_window_ms, :memory, Types::Number.new(0.1..1000.0, unit: "milliseconds"), 50.0,
-                  "How long it is on without a break."),
-        Option.in(:memory, :trace_samples_max, :memory, Types::Number.new(1024..16_777_216), 65_536,
-                  "Objects that are followed at once."),
-        Option.in(:memory, :trace_stacks_max, :memory, Types::Number.new(64..1_048_576), 16_384,
-                  "Different stacks that are kept."),
-        Option.in(:memory, :trace_depth_max, :memory, Types::Number.new(1..1024), 128, "Calls kept of each stack.")
+                  "Trace allocations from the start; `chaton trace` switches it in a running server.")
       ].freeze
 
       MEMORY = [*COLLECTION, *CEILINGS, *TRACING].freeze

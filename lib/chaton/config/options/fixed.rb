@@ -1,0 +1,132 @@
+# frozen_string_literal: true
+
+require_relative "../option"
+require_relative "../otel_environment"
+
+module Chaton
+  module Config
+    module Options
+      # Values that were options once and that nobody had a reason to choose, each with its reason. Setting one is an
+      # error that says so; only this project's tests change them, by {Section#constants_for_tests}, and OpenTelemetry's
+      # variables those that are theirs.
+      FIXED = [
+        # Processes and threads.
+        Option.fixed(:top, :service_stop_s, 5.0, "a command beside the server has nothing to finish for clients"),
+        Option.fixed(:top, :service_lines_max, 200, "more lines in a second are read by nobody"),
+        Option.fixed(:top, :thread_idle_s, 10.0, "a thread that is started again costs less than a millisecond",
+                     engine: :pool),
+        Option.fixed(:top, :blocked_ms, 0.1, "a switch between threads takes a few µs, so that all of them wait",
+                     engine: :pool),
+        Option.fixed(:top, :stall_ms, 0.2, "reading the clocks more often takes time from the threads", engine: :pool),
+        Option.fixed(:top, :preempt_ms, 4.0, "the quantum follows the work; this is only its lower end", engine: :pool),
+        Option.fixed(:top, :background_share, 10, "jobs and records must move while requests wait all the time",
+                     engine: :pool),
+        Option.fixed(:top, :restart_delay_s, 0.5, "it doubles with each failure in a row"),
+        Option.fixed(:top, :restart_delay_max_s, 30.0, "what a worker needs may be there again by then"),
+        Option.fixed(:top, :crash_loop_count, 5, "that is half a minute of attempts"),
+        Option.fixed(:top, :crash_loop_window_s, 60.0, "a worker that lived longer did not die of its boot"),
+        # Requests that wait.
+        Option.fixed(:queue, :queue_bytes_max, 64 << 20, "larger bodies wait in files", key: :bytes),
+        Option.fixed(:queue, :retry_after_s, 1, "a queue of the default age is worked off within seconds",
+                     key: :retry_after),
+        # Clients. A head may have 112 KiB; each header costs a String and a place in the env. Apache takes 100 lines,
+        # Node.js 2,000.
+        Option.fixed(:web, :header_count_max, 1000, "header_bytes_max bounds the head", engine: %i[web limits]),
+        Option.fixed(:web, :body_memory_bytes_max, 256 << 10, "larger bodies go to files, which cost no memory",
+                     engine: %i[web limits]),
+        Option.fixed(:web, :body_rate_min, 240, "that is the rate of Kestrel, which phones in a tunnel reach",
+                     engine: %i[web limits]),
+        Option.fixed(:web, :stream_body_bytes_max, 256 << 10, "that is more than a connection brings at once",
+                     engine: %i[web limits]),
+        Option.fixed(:web, :tls_handshakes_max, 1000, "more are only under way when somebody attacks",
+                     engine: %i[web limits]),
+        Option.fixed(:web, :http2_streams_max, 100, "RFC 9113 recommends it, and browsers ask for no more",
+                     engine: %i[web limits]),
+        Option.fixed(:web, :http2_resets_max, 400, "no browser gives up as many requests in a few seconds",
+                     engine: %i[web limits]),
+        Option.fixed(:web, :reply_memory_bytes_max, 1 << 20, "the rest waits in a file", engine: %i[web limits]),
+        Option.fixed(:web, :reply_spool_bytes_max, 1 << 30, "a longer response has to wait for its client",
+                     engine: %i[web limits]),
+        Option.fixed(:web, :warm_up_requests_max, 1000, "a block that makes more has no end"),
+        Option.fixed(:web, :warm_up_timeout_s, nil, "the application has to load in the rest of it",
+                     default_text: "a third of boot_timeout_s"),
+        Option.fixed(:web, :tls_handshake_timeout_s, 10.0, "a handshake takes two round trips",
+                     engine: %i[web timeouts]),
+        Option.fixed(:web, :drain_idle_s, 1.0, "the next request of a client that has more is under way by then",
+                     engine: %i[web timeouts]),
+        Option.fixed(:web, :accept_grace_ms, 1.0, "a free worker takes a connection sooner", engine: :web),
+        Option.fixed(:web, :accept_defer_ms, 50.0, "a client must not notice that workers are unequal", engine: :web),
+        Option.fixed(:web, :tls_reload_s, 10.0, "looking at the files costs nothing, and SIGHUP looks at once",
+                     engine: :web),
+        Option.fixed(:web, :tls_ticket_s, 43_200.0, "RFC 8446 allows tickets of a week, and a day is enough",
+                     engine: :web),
+        Option.fixed(:web, :static_fresh_s, 1.0, "nobody notices a second", development: 0.0),
+        Option.fixed(:web, :compress_jitter_bytes, 32, "that is Thruster's, and hides what a length tells"),
+        # Memory.
+        Option.fixed(:memory, :idle_full_ms, 50.0, "requests come in bursts with shorter pauses", engine: :memory),
+        Option.fixed(:memory, :trim_idle_s, 1.0, "a shorter pause may be followed by the same work", engine: :memory),
+        Option.fixed(:memory, :check_every_s, 2.0, "memory does not grow by a tenth of a ceiling sooner"),
+        Option.fixed(:memory, :trace_every, 64, "`chaton trace start --every` chooses it"),
+        Option.fixed(:memory, :trace_duty, 0.02, "`chaton trace start --duty` chooses it"),
+        Option.fixed(:memory, :trace_window_ms, 50.0, "`chaton trace start --window-ms` chooses it"),
+        Option.fixed(:memory, :trace_samples_max, 65_536, "that is 10 MB, and more samples tell nothing new"),
+        Option.fixed(:memory, :trace_stacks_max, 16_384, "applications have fewer that allocate much"),
+        Option.fixed(:memory, :trace_depth_max, 128, "what is above it tells nothing about an allocation"),
+        # Jobs.
+        Option.fixed(:jobs, :prefetch_s, 0.005, "that is several round trips to the store", engine: :jobs),
+        Option.fixed(:jobs, :prefetch_max, 1000, "a lease returns as many at once", engine: :jobs),
+        Option.fixed(:jobs, :ack_delay_s, 0.002, "later acknowledgements are no cheaper", engine: :jobs),
+        Option.fixed(:jobs, :beat_s, nil, "a process has to miss several before it counts as dead",
+                     default_text: "a fifth of lease_s, at most 3"),
+        Option.fixed(:jobs, :claim_turn_s, 0.25, "a process that waits its turn must not delay a job longer",
+                     engine: :jobs),
+        Option.fixed(:jobs, :connect_timeout_s, 5.0, "a server of the same network answers or is gone",
+                     engine: %i[jobs store]),
+        Option.fixed(:jobs, :reliable_push_timeout_s, 2.0, "the end of a process must not wait for a server longer",
+                     engine: %i[jobs store]),
+        Option.fixed(:jobs, :lock_timeout_s, 5.0, "writers take milliseconds, and a disk that hangs is an error",
+                     engine: %i[jobs store]),
+        # The admin endpoint.
+        Option.fixed(:admin, :admin_connections_max, 64, "probes need no place", key: :connections_max, engine: :admin),
+        Option.fixed(:admin, :admin_timeout_s, 5.0, "its clients are near",
+                     key: :timeout_s, also: %i[timeout], engine: :admin),
+        Option.fixed(:admin, :admin_broker_statistics_s, 10.0, "scrapes come as seldom", key: :broker_statistics_s),
+        Option.fixed(:admin, :admin_statsd_interval_s, 10.0, "StatsD servers sum up as long", key: :statsd_interval_s),
+        Option.fixed(:admin, :admin_link_s, 60.0, "a browser opens it at once",
+                     key: :link_s, engine: %i[admin dashboard]),
+        Option.fixed(:admin, :admin_session_s, 43_200.0, "that is a working day",
+                     key: :session_s, engine: %i[admin dashboard]),
+        # Traces.
+        Option.fixed(:traces, :traces_enabled, true, "OTEL_SDK_DISABLED or OTEL_TRACES_EXPORTER turns it off",
+                     key: :enabled, read: OtelEnvironment.method(:enabled)),
+        Option.fixed(:traces, :traces_queue_max, 2048, "OTEL_BSP_MAX_QUEUE_SIZE sets it",
+                     key: :queue_max, engine: :traces, env: %w[OTEL_BSP_MAX_QUEUE_SIZE]),
+        Option.fixed(:traces, :traces_batch_max, 512, "OTEL_BSP_MAX_EXPORT_BATCH_SIZE sets it",
+                     key: :batch_max, engine: :traces, env: %w[OTEL_BSP_MAX_EXPORT_BATCH_SIZE]),
+        Option.fixed(:traces, :traces_interval_s, 5.0, "OTEL_BSP_SCHEDULE_DELAY sets it",
+                     key: :interval_s, engine: :traces, also: %i[interval], read: OtelEnvironment.method(:interval_s)),
+        Option.fixed(:traces, :traces_timeout_s, 10.0, "OTEL_EXPORTER_OTLP_TIMEOUT sets it",
+                     key: :timeout_s, engine: :traces, also: %i[timeout], read: OtelEnvironment.method(:timeout_s)),
+        Option.fixed(:traces, :traces_stop_s, 3.0, "a stop must not wait for a collector longer",
+                     key: :stop_s, also: %i[stop]),
+        # Streams and event streams.
+        Option.fixed(:live, :history_messages, 100_000, "history_bytes and history_s bound what is kept",
+                     engine: :live),
+        Option.fixed(:streams, :log_partitions, 4, "topic \"events\", partitions: 8 sets it for a topic",
+                     key: :partitions),
+        Option.fixed(:streams, :streams_answer_timeout_s, 10.0, "a healthy broker answers in milliseconds",
+                     key: :answer_timeout_s, also: %i[answer_timeout]),
+        Option.fixed(:streams, :refused_timeout_s, 5.0, "brokers learn of a new password within seconds"),
+        Option.fixed(:streams, :produce_buffer_records, 100_000, "produce_buffer_bytes bounds what waits"),
+        Option.fixed(:streams, :produce_timeout_s, 5.0, "a request must not wait for room longer"),
+        Option.fixed(:streams, :commit_interval_ms, 100, "less than a tenth of a second is read again at worst"),
+        Option.fixed(:streams, :flush_timeout_s, 3.0, "the end of a process must not wait for a broker longer"),
+        Option.fixed(:streams, :buffer_bytes, 8 << 20, "a slow consumer needs no more, and a fast one waits for none",
+                     also: %i[buffer]),
+        Option.fixed(:streams, :ready_batches, 2, "one is enough to keep a thread busy while another is made"),
+        Option.fixed(:streams, :group_retry_max_s, 30.0, "a broker that is back is noticed soon enough"),
+        Option.fixed(:streams, :client_id, "chaton", "kafka \"client.id\" => … names it")
+      ].freeze
+    end
+  end
+end
