@@ -12,5 +12,14 @@ module ProcessFigures
   # @return [Integer] open descriptors
   def descriptors(pid) = Dir.children("/proc/#{pid}/fd").size
 
+  # @return [Integer] those of them that are sockets
+  def sockets(pid)
+    Dir.glob("/proc/#{pid}/fd/*").count do |path|
+      File.readlink(path).start_with?("socket:")
+    rescue Errno::ENOENT
+      false
+    end
+  end
+
   def field(pid, name) = File.read("/proc/#{pid}/status")[/^#{name}:\s+(\d+)/, 1].to_i
 end

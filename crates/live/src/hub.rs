@@ -25,7 +25,7 @@ use crate::log::{unavailable, Extent, Log, Position};
 use crate::message::{check_name, Message};
 use crate::position::{RequestDigest, Signer, Ticket, Verified};
 use crate::settings::Settings;
-use crate::subscriber::{Event, Subscriber};
+use crate::subscriber::{Event, Page, Subscriber};
 use crate::subscription::Subscription;
 use crate::tail;
 
@@ -44,13 +44,13 @@ pub(crate) enum Item {
     /// A new event of a name.
     Event(Arc<str>, Arc<Event>),
     /// A page that a subscriber has asked for; see [`Subscriber::take_page`].
-    Page { to: Arc<Subscriber>, events: Vec<Arc<Event>>, read: u64, gap: bool, is_last: bool },
+    Page(Arc<Subscriber>, Page),
     /// All subscriptions of a name end.
     End(Box<str>, u64),
     /// The log was read up to an offset; its oldest message is the first.
     Read { offset: u64, first: u64 },
-    /// The log is another one, whose positions are signed by this; none if it cannot be read now.
-    Replaced(Option<Arc<Signer>>),
+    /// The log is another one, of this epoch, whose positions are signed by this; none if it cannot be read now.
+    Replaced(u64, Option<Arc<Signer>>),
 }
 
 #[derive(Default)]
@@ -279,8 +279,8 @@ impl Hub {
             return Err(refused);
         }
         let names: Vec<Arc<str>> = names.iter().map(|name| all.shared(name)).collect();
-        let (offsets, slow_client) = ((from.offset, permitted), self.settings.slow_client);
-        let subscriber = Subscriber::new(key, names.into(), client, offsets, gap, slow_client);
+        let (begin, slow_client) = ((from, permitted), self.settings.slow_client);
+        let subscriber = Subscriber::new(key, names.into(), client, begin, gap, slow_client);
         let subscriber = Arc::new(subscriber);
         all.add(&subscriber);
         self.show_open(all.count);
@@ -445,11 +445,11 @@ impl Hub {
     }
 
     /// The log is another one than before.
-    pub(crate) fn replace(&self) {
+    pub(crate) fn replace(&self, epoch: u64) {
         // Without a signer clients get no ids, and come back through the application.
         let signer = self.load().ok().map(|(_, signer)| signer);
         self.read.store(0, Relaxed);
-        self.put(Item::Replaced(signer));
+        self.put(Item::Replaced(epoch, signer));
     }
 
     pub(crate) fn stops(&self) -> bool {
@@ -534,8 +534,8 @@ impl Hub {
                 of_name.values().for_each(|subscriber| subscriber.push(&event));
                 of_name.len()
             }
-            Item::Page { to, events, read, gap, is_last } => {
-                to.take_page(events, read, gap, is_last);
+            Item::Page(to, page) => {
+                to.take_page(page);
                 1
             }
             Item::Read { offset, first } => {
@@ -555,11 +555,11 @@ impl Hub {
                 self.ends.lock().insert(name, offset);
                 1
             }
-            Item::Replaced(signer) => {
+            Item::Replaced(epoch, signer) => {
                 *self.signer.lock() = signer;
                 let all = self.subscribed.lock();
                 let each = all.by_name.values().flat_map(|of_name| of_name.values());
-                each.for_each(|one| one.restart());
+                each.for_each(|one| one.restart(epoch));
                 all.count
             }
         }
@@ -573,8 +573,8 @@ impl Item {
         ITEM_BYTES
             + match self {
                 Self::Event(_, event) => event.body.len(),
-                Self::Page { events, .. } => events.iter().map(|event| event.body.len()).sum(),
-                Self::End(..) | Self::Read { .. } | Self::Replaced(_) => 0,
+                Self::Page(_, page) => page.events.iter().map(|event| event.body.len()).sum(),
+                Self::End(..) | Self::Read { .. } | Self::Replaced(..) => 0,
             }
     }
 }
@@ -597,7 +597,8 @@ mod tests {
         let [mine, other] = ["203.0.113.1", "203.0.113.2"].map(|one| one.parse().ok());
         let subscriber = |key, client| {
             let names = Box::new([Arc::from("a"), Arc::from("b")]);
-            Arc::new(Subscriber::new(key, names, client, (0, 0), false, SlowClient::Gap))
+            let from = (Position::default(), 0);
+            Arc::new(Subscriber::new(key, names, client, from, false, SlowClient::Gap))
         };
         let mut all = Subscribed::default();
         let both = [subscriber(1, mine), subscriber(2, mine)];

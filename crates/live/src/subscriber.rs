@@ -8,6 +8,7 @@ use std::task::Waker;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
+use crate::log::Position;
 use crate::settings::SlowClient;
 
 /// Events that wait for one connection, which are shared with the others; further ones it reads from the log once
@@ -39,8 +40,8 @@ struct State {
     queue: VecDeque<Arc<Event>>,
     bytes: usize,
     mode: Mode,
-    /// Events up to this offset are in the queue, were sent, or are not for it.
-    seen: u64,
+    /// Events up to here are in the queue, were sent, or are not for it.
+    seen: Position,
     /// Events before those in the queue are lost.
     gap: bool,
     closed: bool,
@@ -53,11 +54,25 @@ pub(crate) enum Next {
     /// Its client is told that it has missed messages before this offset.
     Gap(u64),
     Event(Arc<Event>),
-    /// It asks for the page behind this offset.
-    Page(u64),
+    /// It asks for the page behind this position.
+    Page(Position),
     /// It waits, and its task is woken.
     Nothing,
     End,
+}
+
+/// What one read of the log has found for a subscriber.
+#[derive(Debug, Default)]
+pub(crate) struct Page {
+    pub events: Vec<Arc<Event>>,
+    /// The epoch of the position behind which it was asked for.
+    pub asked: u64,
+    /// It reaches up to here.
+    pub read: Position,
+    /// Events before it are lost.
+    pub gap: bool,
+    /// New events come behind it.
+    pub is_last: bool,
 }
 
 /// A subscriber.
@@ -75,12 +90,12 @@ pub(crate) struct Subscriber {
 }
 
 impl Subscriber {
-    /// One that has asked for the page behind `offset`.
+    /// One that has asked for the page behind `from`.
     pub fn new(
         key: u64,
         names: Box<[Arc<str>]>,
         client: Option<IpAddr>,
-        (offset, permitted): (u64, u64),
+        (from, permitted): (Position, u64),
         gap: bool,
         slow_client: SlowClient,
     ) -> Self {
@@ -88,7 +103,7 @@ impl Subscriber {
             queue: VecDeque::new(),
             bytes: 0,
             mode: Mode::CatchingUp,
-            seen: offset,
+            seen: from,
             gap,
             closed: false,
             waker: None,
@@ -99,7 +114,7 @@ impl Subscriber {
     /// A new event.
     pub fn push(&self, event: &Arc<Event>) {
         let mut state = self.state.lock();
-        if state.mode != Mode::Live || event.offset <= state.seen {
+        if state.mode != Mode::Live || event.offset <= state.seen.offset {
             return;
         }
         let bytes = state.bytes + event.body.len();
@@ -112,26 +127,30 @@ impl Subscriber {
             return;
         }
         state.bytes = bytes;
-        state.seen = event.offset;
+        state.seen.offset = event.offset;
         state.queue.push_back(Arc::clone(event));
         state.wake();
     }
 
-    /// A page of the log, which reaches to the offset `read`. If it `is_last`, new events come behind it.
-    pub fn take_page(&self, events: Vec<Arc<Event>>, read: u64, gap: bool, is_last: bool) {
+    /// A page that it has asked for.
+    pub fn take_page(&self, page: Page) {
         let mut state = self.state.lock();
-        state.gap |= gap;
-        state.bytes += events.iter().map(|event| event.body.len()).sum::<usize>();
-        state.queue.extend(events);
-        state.seen = state.seen.max(read);
-        state.mode = if is_last { Mode::Live } else { Mode::Behind };
+        // One that was asked for before the log was replaced: its events are new ones of the other log.
+        if state.mode != Mode::CatchingUp || page.asked != state.seen.epoch {
+            return;
+        }
+        state.gap |= page.gap;
+        state.bytes += page.events.iter().map(|event| event.body.len()).sum::<usize>();
+        state.queue.extend(page.events);
+        state.seen = page.read;
+        state.mode = if page.is_last { Mode::Live } else { Mode::Behind };
         state.wake();
     }
 
     /// The log was replaced by another one: what was not sent of the old one is lost.
-    pub fn restart(&self) {
+    pub fn restart(&self, epoch: u64) {
         let mut state = self.state.lock();
-        (state.gap, state.seen, state.bytes) = (true, 0, 0);
+        (state.gap, state.seen, state.bytes) = (true, Position { epoch, offset: 0 }, 0);
         state.queue.clear();
         state.mode = Mode::Live;
         state.wake();
@@ -158,7 +177,7 @@ impl Subscriber {
         match (state.queue.front(), state.mode) {
             (Some(next), _) => (read + 1).saturating_sub(next.offset),
             (None, Mode::Live) => 0,
-            (None, Mode::CatchingUp | Mode::Behind) => read.saturating_sub(state.seen),
+            (None, Mode::CatchingUp | Mode::Behind) => read.saturating_sub(state.seen.offset),
         }
     }
 
@@ -169,7 +188,9 @@ impl Subscriber {
             return Next::End;
         }
         if std::mem::take(&mut state.gap) {
-            return Next::Gap(state.queue.front().map_or(state.seen, |event| event.offset - 1));
+            return Next::Gap(
+                state.queue.front().map_or(state.seen.offset, |event| event.offset - 1),
+            );
         }
         if let Some(event) = state.queue.pop_front() {
             state.bytes -= event.body.len();
@@ -203,7 +224,15 @@ mod tests {
     use super::*;
 
     fn subscriber(slow_client: SlowClient) -> Subscriber {
-        Subscriber::new(1, Box::new([]), None, (10, 10), false, slow_client)
+        Subscriber::new(1, Box::new([]), None, (position(10), 10), false, slow_client)
+    }
+
+    fn position(offset: u64) -> Position {
+        Position { epoch: 7, offset }
+    }
+
+    fn page(events: Vec<Arc<Event>>, read: u64, is_last: bool) -> Page {
+        Page { events, asked: 7, read: position(read), gap: false, is_last }
     }
 
     fn event(offset: u64, len: usize) -> Arc<Event> {
@@ -215,7 +244,7 @@ mod tests {
         let next = || match subscriber.next(Waker::noop()) {
             Next::Gap(offset) => Some(format!("gap {offset}")),
             Next::Event(event) => Some(format!("{}", event.offset)),
-            Next::Page(offset) => Some(format!("page {offset}")),
+            Next::Page(from) => Some(format!("page {}", from.offset)),
             Next::Nothing => None,
             Next::End => Some("end".into()),
         };
@@ -235,7 +264,7 @@ mod tests {
         // It is in the page that was asked for.
         subscriber.push(&event(12, 1));
         assert!(drain(&subscriber).is_empty());
-        subscriber.take_page(vec![event(11, 1), event(12, 1)], 13, false, true);
+        subscriber.take_page(page(vec![event(11, 1), event(12, 1)], 13, true));
         subscriber.push(&event(13, 1));
         subscriber.push(&event(14, 1));
         assert_eq!(drain(&subscriber), ["11", "12", "14"]);
@@ -245,7 +274,7 @@ mod tests {
     fn one_that_does_not_read_goes_on_from_the_log_or_is_closed() {
         for (slow_client, then) in [(SlowClient::Gap, "page 1034"), (SlowClient::Close, "end")] {
             let subscriber = subscriber(slow_client);
-            subscriber.take_page(vec![], 10, false, true);
+            subscriber.take_page(page(vec![], 10, true));
             (11..2000).for_each(|offset| subscriber.push(&event(offset, 1)));
             let all = drain(&subscriber);
             assert_eq!(all.last().unwrap(), then);
@@ -256,11 +285,11 @@ mod tests {
     #[test]
     fn a_large_event_waits_alone() {
         let subscriber = subscriber(SlowClient::Gap);
-        subscriber.take_page(vec![], 10, false, true);
+        subscriber.take_page(page(vec![], 10, true));
         subscriber.push(&event(11, 2 * QUEUE_BYTES_MAX));
         subscriber.push(&event(12, 1));
         assert_eq!(drain(&subscriber), ["11", "page 11"]);
-        subscriber.take_page(vec![event(12, 1)], 12, false, false);
+        subscriber.take_page(page(vec![event(12, 1)], 12, false));
         assert_eq!(drain(&subscriber), ["12", "page 12"]);
     }
 
@@ -268,7 +297,7 @@ mod tests {
     fn how_far_it_is_behind() {
         let subscriber = subscriber(SlowClient::Gap);
         assert_eq!(subscriber.lag(15), 5);
-        subscriber.take_page(vec![], 15, false, true);
+        subscriber.take_page(page(vec![], 15, true));
         assert_eq!(subscriber.lag(20), 0, "nothing of that was for it");
         (21..3000).for_each(|offset| subscriber.push(&event(offset, 1)));
         assert_eq!(subscriber.lag(3000), 2980);
@@ -279,10 +308,41 @@ mod tests {
     #[test]
     fn a_gap_is_told_before_what_comes_behind_it() {
         let subscriber = subscriber(SlowClient::Gap);
-        subscriber.take_page(vec![event(50, 1)], 60, true, true);
+        subscriber.take_page(Page { gap: true, ..page(vec![event(50, 1)], 60, true) });
         assert_eq!(drain(&subscriber), ["gap 49", "50"]);
-        subscriber.restart();
+        subscriber.restart(8);
         subscriber.push(&event(1, 1));
         assert_eq!(drain(&subscriber), ["gap 0", "1"]);
+    }
+
+    #[test]
+    fn a_page_that_was_asked_for_before_the_log_was_replaced_is_not_taken() {
+        let subscriber = subscriber(SlowClient::Gap);
+        subscriber.restart(8);
+        subscriber.push(&event(1, 1));
+        let stale = || Page {
+            gap: true,
+            read: Position { epoch: 8, offset: 1 },
+            ..page(vec![event(1, 1)], 1, true)
+        };
+        subscriber.take_page(stale());
+        assert_eq!(drain(&subscriber), ["gap 0", "1"]);
+        // Also while it waits for another one.
+        (2..2000).for_each(|offset| subscriber.push(&event(offset, 1)));
+        assert_eq!(drain(&subscriber).last().unwrap(), "page 1025");
+        subscriber.take_page(stale());
+        assert!(drain(&subscriber).is_empty());
+    }
+
+    #[test]
+    fn what_another_log_says_is_not_taken_for_old() {
+        let subscriber = subscriber(SlowClient::Gap);
+        subscriber.take_page(Page {
+            gap: true,
+            read: Position { epoch: 8, offset: 2 },
+            ..page(vec![event(2, 1)], 0, true)
+        });
+        subscriber.push(&event(3, 1));
+        assert_eq!(drain(&subscriber), ["gap 1", "2", "3"]);
     }
 }

@@ -10,7 +10,6 @@ use bytes::Bytes;
 use tokio::time::{sleep_until, Sleep};
 
 use crate::hub::Hub;
-use crate::log::Position;
 use crate::position::Ticket;
 use crate::subscriber::{Next, Subscriber};
 
@@ -149,11 +148,7 @@ impl Subscription {
                     out.extend_from_slice(b"event: gap\ndata: \n\n");
                     self.refresh_soon();
                 }
-                Next::Page(offset) => {
-                    let epoch = self.hub.signer().map_or(0, |signer| signer.epoch);
-                    let from = Position { epoch, offset };
-                    self.hub.want(&self.subscriber, from);
-                }
+                Next::Page(from) => self.hub.want(&self.subscriber, from),
                 Next::Nothing => break,
                 // What is in the buffer is sent first.
                 Next::End if out.len() == before => return Poll::Ready(Step::End),

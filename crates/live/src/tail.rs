@@ -9,7 +9,7 @@ use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use crate::hub::{Hub, Item};
 use crate::log::{unavailable, Extent, Position, CHANNEL};
 use crate::message::encode;
-use crate::subscriber::{Event, Subscriber};
+use crate::subscriber::{Event, Page, Subscriber};
 
 /// Messages read in one turn, after which pages are read too.
 const TURN_MESSAGES: usize = 512;
@@ -100,7 +100,7 @@ impl Tail<'_> {
         let begin = |extent: &Extent| match at.epoch == extent.epoch {
             true => at.offset,
             false => {
-                hub.replace();
+                hub.replace(extent.epoch);
                 0
             }
         };
@@ -150,9 +150,10 @@ impl Tail<'_> {
         }
         // Messages between the two were deleted; some may have been for this one.
         let gap = !is_same || (is_behind && range.0 + 1 < extent.first);
+        let read = Position { epoch: self.at.epoch, offset: extent.read };
         let is_last = extent.read >= range.1;
-        let to = Arc::clone(subscriber);
-        self.hub.put(Item::Page { to, events, read: extent.read, gap, is_last });
+        let page = Page { events, asked: from.epoch, read, gap, is_last };
+        self.hub.put(Item::Page(Arc::clone(subscriber), page));
         Ok(())
     }
 

@@ -129,7 +129,7 @@ class EventStreamsTest < Minitest::Test
   end
 
   def test_a_phased_restart_closes_the_streams_of_the_old_worker_with_a_proper_end
-    server = boot(rackup: APP, config: "workers 1\nshutdown_timeout_s 4")
+    server = boot(rackup: APP, config: "workers 1")
     clients = Array.new(20) { EventClient.new(server.port, "/a").connect }
     server.signal("USR1")
     server.wait_line(/phased restart done/)
@@ -282,6 +282,9 @@ class EventStreamsTest < Minitest::Test
   end
 
   private
+
+  # A server that stops closes its streams within half of this time.
+  def boot(config:, **rest) = super(config: "shutdown_timeout_s 2\n#{config}", **rest)
 
   def say(server, name, text, event: nil, key: nil)
     RawClient.open(server.port) do |client|

@@ -140,7 +140,8 @@ class RailsEventStreamsTest < Minitest::Test
   private
 
   def boot_rails
-    boot(rackup: APP, config: "workers 0") { |server| server.write("app/views/lines/_line.html.erb", PARTIAL) }
+    config = "workers 0\nshutdown_timeout_s 2"
+    boot(rackup: APP, config: config) { |server| server.write("app/views/lines/_line.html.erb", PARTIAL) }
   end
 
   def source_of(page)
