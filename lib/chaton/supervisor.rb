@@ -66,7 +66,7 @@ module Chaton
       @resources.acquire
       @memory = SharedMemory.create(@plan, WorkerSet.scoreboard_slots(@plan.workers))
       TicketHandover.take(@memory.scoreboard)
-      @resources.admin.open(@memory.scoreboard)
+      @resources.admin.open(@memory.scoreboard) { close_in_admin }
       Native::Memory.release_main_stack
       @limits = MemoryLimits.read(@plan.memory, log: @log)
       Native.become_subreaper
@@ -86,7 +86,7 @@ module Chaton
       end
       @forker = @forkers.next
       if @plan.preload?
-        ended = @forker.boot { |socket| become_preloader(socket) }
+        ended = @forker.boot(beside: [@resources.admin]) { |socket| become_preloader(socket) }
         return status_of(ended) if ended
 
         @limits.check(Native::Memory.process(@forker.pid)&.fetch(:pss), sharers: @plan.workers + 1)
@@ -170,6 +170,13 @@ module Chaton
       process = PreloaderProcess.new(@plan, generation: @forker.generation, socket: socket,
                                             logs: @resources.fatal_logs) { [@resources.listeners, @memory] }
       process.run { @resources.forget_original }
+    end
+
+    # Runs in the process of the admin endpoint, which keeps the scoreboard and the endpoint's sockets.
+    def close_in_admin
+      @signals&.close
+      [@worker_set, @forkers].each { |owner| owner&.close_in_child }
+      @resources.close_in_admin
     end
 
     # The same for a server without preload; never returns.

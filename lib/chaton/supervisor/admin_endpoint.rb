@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "json"
+require "pathname"
 require "securerandom"
 require_relative "../native"
 require_relative "admin_process"
@@ -10,7 +11,8 @@ require_relative "listeners"
 module Chaton
   class Supervisor
     # The admin endpoint of a main process: its sockets, what serves on them (a process with workers, else a thread),
-    # and the reports about the server that it gets. A source of the event loop.
+    # and the reports about the server that it gets. The process is started for the first client. A source of the event
+    # loop.
     class AdminEndpoint
       # Reports within alive_timeout_s, so that one that does not come means something.
       REPORTS_PER_TIMEOUT = 4
@@ -32,15 +34,18 @@ module Chaton
       # @return [Array<String>]
       def addresses = @listeners.addresses
 
-      # Listens and serves. The application is not loaded yet: until the first report the server is starting.
+      # Listens. The application is not loaded yet: until the first report the server is starting.
       #
       # @param scoreboard [Native::Scoreboard]
+      # @yield in the process that serves, closes what the main process has besides
       # @raise [BindError]
-      def open(scoreboard)
+      def open(scoreboard, &close_others)
         return unless @plan.admin
 
         @listeners.open(last: false)
-        @server = @plan.workers.zero? ? thread(scoreboard) : process(scoreboard)
+        @scoreboard = scoreboard
+        @close_others = close_others
+        serve if @plan.workers.zero? || @plan.admin.admin_statsd || curves_begun?
       end
 
       # Sends a report if it differs from the one before, or if that one is old.
@@ -58,7 +63,10 @@ module Chaton
         @report_at = now_s + (@plan.alive_timeout_s / REPORTS_PER_TIMEOUT) if @plan.alive_timeout_s.positive?
       end
 
-      def ios = []
+      # Clients wait on them as long as nobody serves.
+      def ios = @scoreboard && !@server ? sockets.values : []
+
+      def readable(_io) = serve
 
       def writers = @process&.writers || []
 
@@ -84,9 +92,9 @@ module Chaton
 
       # @return [Hash{Symbol=>Object}] for `chaton status`
       def status
-        return {} unless @server
+        return {} unless @scoreboard
 
-        { admin: { listen: addresses, pid: @process ? @process.pid : Process.pid } }
+        { admin: { listen: addresses, pid: @server && !@process ? Process.pid : @process&.pid } }
       end
 
       # Makes a link that opens the page, once. The control socket, over which it is asked for, belongs to the server's
@@ -94,11 +102,12 @@ module Chaton
       #
       # @return [Hash{Symbol=>Object}, String] the link, or why there is none
       def link
-        if !@server || @plan.admin.admin_bind.empty?
+        if @scoreboard.nil? || @plan.admin.admin_bind.empty?
           return "this server has no admin endpoint: write `admin { bind \"tcp://127.0.0.1:9394\" }` into its " \
                  "configuration and restart it with --full"
         end
 
+        serve unless @server
         key = SecureRandom.hex(KEY_BYTES)
         return "the process of the admin endpoint is starting; try again" unless send_report(JSON.generate(link: key))
 
@@ -109,7 +118,7 @@ module Chaton
       # Serves no longer. The sockets stay open.
       def stop
         @server&.stop
-        @server = @process = nil
+        @server = @process = @scoreboard = nil
       end
 
       # Stops, and closes the sockets.
@@ -126,15 +135,22 @@ module Chaton
 
       private
 
+      def serve
+        @server = @plan.workers.zero? ? thread : process
+        forget_report
+      end
+
+      # There were clients before: the curves of the page, which are kept beside the control socket, go on.
+      def curves_begun? = @plan.control_socket && Pathname(@plan.control_socket).sub_ext(".history").exist?
+
       # The next turn of the event loop sends it again: when the process is there, or its pipe has room.
       def forget_report = @reported = @report_at = nil
 
-      def thread(scoreboard) = Native::Admin.start(JSON.generate(settings), scoreboard)
+      def thread = Native::Admin.start(JSON.generate(settings), @scoreboard)
 
-      def process(scoreboard)
-        memory = IO.for_fd(scoreboard.fileno, autoclose: false)
-        settings = { scoreboard: scoreboard.fileno, config: self.settings }
-        @process = AdminProcess.new(@plan, settings, [memory, *sockets.values], log: @log)
+      def process
+        settings = { scoreboard: @scoreboard.fileno, config: self.settings }
+        @process = AdminProcess.new(@plan, settings, log: @log, &@close_others)
       end
 
       def settings

@@ -1,29 +1,19 @@
 # frozen_string_literal: true
 
 require "json"
-require "rbconfig"
+require_relative "../native"
+require_relative "../worker/forked_child"
 require_relative "event_loop"
 require_relative "restart_policy"
+require_relative "signal_commands"
 
 module Chaton
   class Supervisor
-    # The process of the admin endpoint: a Ruby that loads the native extension and nothing else, and serves in Rust. A
-    # pipe brings it the settings and then reports, a line of JSON each. It ends with the pipe, so also when the main
-    # process is killed, and not by TERM, which a service manager sends to all processes at once. When it dies it is
-    # started again; the main process keeps the sockets, so that clients wait.
+    # The process of the admin endpoint: a fork of the supervisor, with whose memory it shares what neither writes to.
+    # It serves in Rust and runs no Ruby code. A pipe brings it the settings and then reports, a line of JSON each. It
+    # ends with the pipe, so also when the main process is killed, and not by TERM, which a service manager sends to
+    # all processes at once. When it dies it is started again; the main process keeps the sockets, so that clients wait.
     class AdminProcess
-      # Its whole program.
-      PROGRAM = <<~RUBY
-        %w[TERM INT].each { |signal| trap(signal, "IGNORE") }
-        library, title = ARGV
-        require library
-        Chaton::Native::Memory.release_main_stack
-        Process.setproctitle(title)
-        Chaton::Native::Admin.run
-      RUBY
-      # Variables of the dynamic linker, and of the certificates with which a store is verified. Others may be secrets.
-      ENVIRONMENT = %w[LD_LIBRARY_PATH SSL_CERT_FILE SSL_CERT_DIR].freeze
-
       # The longest pause before it is started again, shorter than that of a worker: Kubernetes gives a probe 3 tries
       # 10 s apart by default, and a start costs only some 50 ms of CPU time.
       RESTART_DELAY_MAX_S = 2.0
@@ -32,11 +22,11 @@ module Chaton
       attr_reader :pid
 
       # @param settings [Hash{Symbol=>Object}] JSON-able
-      # @param ios [Array<IO>] the descriptors that the settings name
-      def initialize(plan, settings, ios, log:)
-        @tag = plan.tag
+      # @yield in the process, closes what the settings do not name
+      def initialize(plan, settings, log:, &close_others)
+        @plan = plan
         @settings = settings
-        @ios = ios
+        @close_others = close_others
         @log = log
         @policy = RestartPolicy.new(delay_s: plan.restart_delay_s,
                                     delay_max_s: [plan.restart_delay_max_s, RESTART_DELAY_MAX_S].min,
@@ -101,8 +91,7 @@ module Chaton
       def start
         @due_at = nil
         theirs, @input = IO.pipe
-        @pid = Process.spawn(ENV.to_h.slice(*ENVIRONMENT), RbConfig.ruby, "--disable-all", "-e", PROGRAM, library,
-                             "chaton admin [#{@tag}]", in: theirs, pgroup: true, unsetenv_others: true, **kept)
+        @pid = Worker::ForkedChild.ours { fork { live(theirs) } }
         @unsent = "#{JSON.generate({ first: @first, **@settings })}\n"
         @first = false
         flush
@@ -112,9 +101,21 @@ module Chaton
         theirs&.close
       end
 
-      def kept = @ios.to_h { |io| [io.fileno, io.fileno] }
-
-      def library = $LOADED_FEATURES.find { |path| path.end_with?("/#{NativeLibrary::FILE}") }
+      # Never returns: handlers of `at_exit` are the main process's.
+      def live(theirs)
+        SignalCommands.signals(@plan).each { |name| trap(name, "DEFAULT") }
+        %w[TERM INT].each { |name| trap(name, "IGNORE") }
+        Process.setpgid(0, 0)
+        @input.close
+        $stdin.reopen(theirs)
+        @close_others.call
+        Process.setproctitle("chaton admin [#{@plan.tag}]")
+        Native::Admin.run
+        exit!(0)
+      rescue Exception => e # rubocop:disable Lint/RescueException
+        warn e.full_message
+        exit!(1)
+      end
 
       # What does not fit into the pipe waits for the next turn of the event loop.
       def flush

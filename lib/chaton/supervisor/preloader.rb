@@ -67,10 +67,11 @@ module Chaton
       # Forks the first process and waits until it has loaded the application, however long that takes: whoever starts
       # the server sees that it goes on.
       #
+      # @param beside [Array<Object>] sources of an event loop that are served meanwhile
       # @yield in the process, gets its end of the socket and returns its exit status
       # @return [Process::Status, nil] how it ended instead
       # @raise [Chaton::Error] when the system refuses the fork
-      def boot
+      def boot(beside: [])
         theirs = connect
         @pid = Worker::ForkedChild.ours do
           fork do
@@ -79,7 +80,8 @@ module Chaton
           end
         end
         theirs.close
-        readable while !ready? && !@io.closed? && @io.wait_readable
+        events = EventLoop.new([self, *beside])
+        events.turn until ready? || @io.closed?
         ready? ? nil : reap
       rescue SystemCallError => e
         raise Error, "the process that loads the application cannot be forked: #{e.message}"

@@ -170,6 +170,13 @@ module Chaton
         close_servers_in_child
       end
 
+      # The same in the process of the admin endpoint, which keeps the sockets of that.
+      def close_in_admin
+        forget_original
+        [@control, @services, @notify].each(&:close_in_child)
+        @listeners.close
+      end
+
       # The same, except standard error as it was.
       def close_servers_in_child
         [@control, @services, @admin, @notify].each(&:close_in_child)

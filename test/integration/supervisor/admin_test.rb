@@ -91,7 +91,6 @@ class AdminTest < Minitest::Test
     server = open_gates(config: "workers 1\n#{CONFIG}")
     becomes(server, 200)
     workers, pid = server.workers, server.status["admin"]["pid"]
-    refute_includes File.read("/proc/#{pid}/environ"), "XDG"
     # As a service manager does that ends all processes of a server at once.
     server.signal("TERM", pid)
     2.times do |time|
@@ -104,12 +103,23 @@ class AdminTest < Minitest::Test
     assert_equal [workers, 0], [server.workers, server.stop(timeout_s: WAIT_S)]
   end
 
+  def test_the_process_starts_with_its_first_client
+    server = open_gates(config: "workers 1\n#{CONFIG}")
+    server.wait_line(/ ready  listen=/, timeout_s: WAIT_S)
+    assert_nil server.status["admin"]["pid"]
+    children = File.read("/proc/#{server.pid}/task/#{server.pid}/children").split
+    assert_equal 200, admin(server).get("/live").status
+    assert_equal [server.status["admin"]["pid"].to_s],
+                 File.read("/proc/#{server.pid}/task/#{server.pid}/children").split - children
+    assert_equal 0, server.stop(timeout_s: WAIT_S)
+  end
+
   def test_the_process_is_small_and_ends_with_the_supervisor
     server = open_gates(config: "workers 1\n#{CONFIG}")
     becomes(server, 200)
     pid = server.status["admin"]["pid"]
     own = File.read("/proc/#{pid}/smaps_rollup").scan(/^Private_\w+: +(\d+)/).flatten.sum(&:to_i)
-    assert_operator own, :<=, 15 * 1024
+    assert_operator own, :<=, 8 * 1024
     server.signal("KILL")
     server.eventually("it has ended", timeout_s: WAIT_S) { !server.alive?(pid) }
   end

@@ -2,6 +2,7 @@
 
 require "test_helper"
 require "socket"
+require "support/admin_client"
 require "support/cpu_time"
 require "support/server"
 
@@ -30,6 +31,7 @@ class ScarcityTest < Minitest::Test
   def test_a_supervisor_without_descriptors_goes_on
     server = boot(config: "#{QUICK}admin { bind \"tcp://127.0.0.1:0\" }\nservice :clock, \"sleep 1000\"\n")
     server.wait_line(/service started/)
+    assert_equal 200, AdminClient.new(server.status["admin"]["listen"].first[/\d+\z/].to_i).get("/live").status
     status = server.status
     processes = [*server.workers, status["admin"]["pid"], status["services"].first["pid"]]
     limit_descriptors(server, 3)
