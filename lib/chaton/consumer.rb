@@ -138,7 +138,7 @@ module Chaton
     #
     # @param (see Streams::Producing#produce_many)
     # @return [Native::Receipt]
-    def produce_many(topic, values) = Chaton.produce_many(topic, values)
+    def produce_many(topic, values, **rest) = Chaton.produce_many(topic, values, **rest)
 
     # Writes records and commits marks in one transaction. When the block raises, nothing is written. For a topic
     # with `transactional: true`.

@@ -70,6 +70,7 @@ module Chaton
       @tracer_control.start_if_configured
       yield if block_given?
       @roles.each_value(&:begin)
+      @relay = relay
       self
     end
 
@@ -138,6 +139,13 @@ module Chaton
 
     private
 
+    # Hands what transactions of the application have stored (`outbox: true`) to the log, if no other process does.
+    def relay
+      return unless @plan.jobs&.store&.start_with?("postgres") && @plan.streams
+
+      Native::OutboxRelay.start(JSON.generate(@plan.jobs.store_settings), @plan.streams.log_document)
+    end
+
     # The settings of this process as the extension takes them.
     def document
       web = @context.roles.include?(:web)
@@ -203,6 +211,7 @@ module Chaton
       @native_pool.close
       ended ||= @pool.join(JOIN_S)
       Jobs.finish(log: @log, time_s: replaced? ? [deadline - now_s, 0.0].max : 0.0) if @plan.jobs
+      @relay&.stop
       Streams.finish(log: @log) if @plan.streams
       Live.finish
       Telemetry::Traces.stop(@plan, [deadline - now_s, LATE_SPANS_S].max, log: @log)

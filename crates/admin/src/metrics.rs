@@ -14,7 +14,7 @@ use chaton_core::work::Role;
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 
-use crate::queues::{QueueSize, StoreSizes};
+use crate::queues::{Outbox, QueueSize, StoreSizes};
 use crate::tree::{one_of_each_number, TreeReport, WorkerEntry, WorkerPhase};
 pub(crate) use collector::CLASSES;
 
@@ -358,7 +358,11 @@ pub fn sample() -> io::Result<String> {
     scrape.statsd = Some([0; 2]);
     let queue = QueueSize { name: "default".to_owned(), ..QueueSize::default() };
     let sets = ["scheduled", "retries", "dead", "in_flight"].map(|set| (set, 0));
-    scrape.store = Some(Some(StoreSizes { queues: vec![queue], sets: sets.into() }));
+    scrape.store = Some(Some(StoreSizes {
+        queues: vec![queue],
+        sets: sets.into(),
+        outbox: Some(Outbox::default()),
+    }));
     scrape.encode().map_err(io::Error::other)
 }
 

@@ -33,6 +33,19 @@ pub struct StoreSizes {
     pub queues: Vec<QueueSize>,
     /// The other sets of jobs: `scheduled`, `retries`, `dead`, `in_flight`.
     pub sets: Vec<(&'static str, u64)>,
+    /// Records that wait there for the log; `None`: it keeps none.
+    pub outbox: Option<Outbox>,
+}
+
+/// Records that transactions of the application have stored for the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Outbox {
+    /// Age of the oldest one that waits (s).
+    pub lag_s: f64,
+    /// How many wait.
+    pub waiting: u64,
+    /// How many the log has refused.
+    pub refused: u64,
 }
 
 /// Reads a store. A call may block for as long as the store's own time limits allow.
@@ -95,7 +108,7 @@ mod tests {
         fn read(&mut self) -> Result<StoreSizes, String> {
             self.1.recv().map_err(|error| error.to_string())?;
             self.0 += 1;
-            Ok(StoreSizes { queues: vec![], sets: vec![("dead", self.0)] })
+            Ok(StoreSizes { queues: vec![], sets: vec![("dead", self.0)], outbox: None })
         }
     }
 

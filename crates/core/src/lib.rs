@@ -56,6 +56,7 @@ pub mod log;
 #[cfg(all(test, loom))]
 #[path = "../loom/models.rs"]
 mod models;
+pub mod outbox;
 pub mod pool;
 pub mod process;
 pub mod settings;

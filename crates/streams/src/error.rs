@@ -28,12 +28,19 @@ pub struct LogError {
     pub kind: ErrorKind,
     /// A sentence for people.
     pub message: String,
+    /// It is about one record: others may be accepted.
+    pub of_record: bool,
 }
 
 impl LogError {
     /// An error of this kind.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
+        Self { kind, message: message.into(), of_record: false }
+    }
+
+    /// The same about one record.
+    pub fn of_record(self) -> Self {
+        Self { of_record: true, ..self }
     }
 }
 

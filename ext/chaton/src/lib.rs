@@ -24,6 +24,8 @@ mod live;
 mod memory;
 #[cfg(any(feature = "jobs", feature = "streams"))]
 mod names;
+#[cfg(all(feature = "jobs", feature = "streams"))]
+mod outbox;
 mod pool;
 mod preempt;
 mod ruby_version;
@@ -110,6 +112,9 @@ fn init(ruby: &Ruby) -> Result<(), Error> {
     #[cfg(feature = "streams")]
     streams::define(ruby, native)?;
     #[cfg(all(feature = "jobs", feature = "streams"))]
-    transaction::define(native)?;
+    {
+        transaction::define(native)?;
+        outbox::define(ruby, native)?;
+    }
     Ok(())
 }

@@ -36,7 +36,8 @@ module Chaton
         require_relative "../native"
         client = Native::JobsClient.new(JSON.generate(settings))
         { "store" => client.address, "stats" => client.stats.transform_keys(&:to_s),
-          "queues" => client.queues.map { |queue| queue.transform_keys(&:to_s) } }
+          "queues" => client.queues.map { |queue| queue.transform_keys(&:to_s) },
+          "outbox" => client.outbox&.transform_keys(&:to_s) }.compact
       rescue Chaton::Error, ArgumentError => e
         { "store" => Config::StoreAddress.shown(settings[:url]), "error" => e.message }
       end

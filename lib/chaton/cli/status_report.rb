@@ -173,7 +173,17 @@ module Chaton
         return bad(["#{place}: #{jobs["error"]}"]) if jobs["error"]
 
         [fold("#{place}:", jobs["stats"].map { |name, count| "#{name} #{line(count)}" }),
-         *jobs["queues"].map { |queue| "queue #{queue["name"]}: #{waiting(queue)}" }]
+         *jobs["queues"].map { |queue| "queue #{queue["name"]}: #{waiting(queue)}" }, *outbox(jobs["outbox"].to_h)]
+      end
+
+      # Nothing while no record waits.
+      def outbox(records)
+        waiting, refused, lag_s = records.values_at("waiting", "refused", "lag_s")
+        return [] unless waiting.to_i + refused.to_i > 0
+
+        lines = ["outbox: #{line(waiting)} records wait, the oldest for #{lag_s.round(1)} s"]
+        lines += bad(["outbox: the log refuses #{line(refused)} records: chaton.outbox_refused"]) if refused.positive?
+        lines
       end
 
       def waiting(queue)

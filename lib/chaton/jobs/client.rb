@@ -66,6 +66,13 @@ module Chaton
       # @private
       def own?(connection) = @own.own?(connection)
 
+      # Stores records for the log in a transaction of the application.
+      #
+      # @param rows [Array<Array>] as the native client takes them
+      # @return [nil]
+      # @private
+      def outbox(rows, connection) = @own.outbox(rows, connection)
+
       # @raise [ConfigError] {#work} cannot
       # @private
       def check_work = @own.pool
@@ -79,7 +86,8 @@ module Chaton
       # @private
       def one(declared, args, at = nil, retry_of: nil, connection: nil)
         args = accept(declared, args)
-        return @native.push_args(declared.queue, declared.head, [args], at).first if !connection && plain?(declared)
+        jids = push_plain(declared, [args], at, retry_of) if !connection && plain?(declared)
+        return jids.first if jids
 
         submit([declared.item(args)], [at], declared, retry_of, connection).first
       end
@@ -193,8 +201,16 @@ module Chaton
       end
 
       def plain?(declared)
-        declared.plain? && !middleware? && !Thread.current[BATCH] && !Transaction.current &&
-          !(declared.with_transaction? && AfterCommit.waiting?)
+        declared.plain? && !middleware? && !Thread.current[BATCH] && !Transaction.current
+      end
+
+      # @return [Array<String>, nil] nil: they wait for a commit that does not store them
+      def push_plain(declared, lists, due, retry_of = nil)
+        open = declared.with_transaction? ? AfterCommit.open_connections : []
+        return @native.push_args(declared.queue, declared.head, lists, due) if open.empty?
+
+        own = @own.connection(open) unless retry_of
+        @own.push_args(own, declared, lists, due) if own
       end
 
       # @yieldparam due [Array<Float>, Float, nil] the slice's times
@@ -210,11 +226,8 @@ module Chaton
       end
 
       def slice_of(declared, slice, due, connection)
-        if connection || !plain?(declared)
-          return submit(slice.map { |args| declared.item(args) }, Array(due), declared, nil, connection)
-        end
-
-        @native.push_args(declared.queue, declared.head, slice, due)
+        jids = push_plain(declared, slice, due) if !connection && plain?(declared)
+        jids || submit(slice.map { |args| declared.item(args) }, Array(due), declared, nil, connection)
       end
 
       # @return [Array<String, nil>] a jid for each item

@@ -29,10 +29,9 @@ module Chaton
         @committed = ConditionVariable.new
       end
 
-      # @return [Object, nil] the connection of ActiveRecord that has a transaction open in the store's database
-      def connection
-        AfterCommit.open_connections.find { |connection| own?(connection) }
-      end
+      # @param open [Array] connections of ActiveRecord
+      # @return [Object, nil] the one that has a transaction open in the store's database
+      def connection(open = AfterCommit.open_connections) = open.find { |connection| own?(connection) }
 
       # @param connection [Object] as of {#check}
       # @return [Boolean] whether it is to the database of the store
@@ -45,8 +44,8 @@ module Chaton
       def check(connection)
         return connection if own?(connection)
 
-        raise ConfigError, "the job's connection: is not to the database of the store (jobs { store … }), which " \
-                           "has to be PostgreSQL, or may not store jobs there: enqueue without connection:, or see " \
+        raise ConfigError, "connection: is not to the database of the store (jobs { store … }), which " \
+                           "has to be PostgreSQL, or may not store jobs there: leave connection: out, or see " \
                            "`chaton check`"
       end
 
@@ -58,9 +57,42 @@ module Chaton
         return holders if free.empty?
 
         value(connection, @native.own_push(free))
-        queues = free.filter_map { |row| row[0] unless row[2] }.uniq
-        AfterCommit.run { tell(queues) } if active_record?(connection) && queues.any?
+        tell_later(connection, free.filter_map { |row| row[0] unless row[2] }.uniq)
         holders
+      end
+
+      # Stores plain jobs.
+      #
+      # @param lists [Array<Array>] their arguments
+      # @param at [Float, Array<Float>, nil]
+      # @return [Array<String>] their jids
+      def push_args(connection, declared, lists, at)
+        statement, jids = @native.own_push_args(declared.queue, declared.head, lists, at)
+        value(connection, statement)
+        tell_later(connection, at ? [] : [declared.queue])
+        jids
+      end
+
+      # Stores records for the log.
+      #
+      # @param rows [Array<Array>]
+      # @param given [Object, nil] a connection as of {#check}
+      # @return [nil]
+      # @raise [ConfigError] the store is not PostgreSQL
+      # @raise [Error] no transaction is open
+      def outbox(rows, given)
+        unless possible?
+          raise ConfigError, "outbox: true keeps records in the PostgreSQL of the jobs, and they are in " \
+                             "#{Jobs.settings.store_shown}: write jobs { store :active_record }, or produce after " \
+                             "the commit without outbox:"
+        end
+        connection = given ? check(given) : self.connection
+        unless connection
+          raise Error, "outbox: true is for a transaction of the store's database, and none is open on this thread: " \
+                       "call it inside Order.transaction { … }, or pass connection: of the gem pg or Sequel"
+        end
+        value(connection, Native.outbox_insert(@native, rows)) unless rows.empty?
+        tell_later(connection, [nil])
       end
 
       # @return [ActiveRecord::ConnectionAdapters::ConnectionPool] of the store's database
@@ -116,7 +148,14 @@ module Chaton
 
       def active_record?(connection) = connection.respond_to?(:exec_query)
 
+      # A commit of other libraries is not seen.
+      def tell_later(connection, queues)
+        AfterCommit.behind(connection) { tell(queues) } if active_record?(connection) && !queues.empty?
+      end
+
       # Nobody waits for the answer: a thread tells, of all that was committed since it has told the last time.
+      #
+      # @param queues [Array<String, nil>] nil: the outbox
       def tell(queues)
         @lock.synchronize do
           @untold |= queues

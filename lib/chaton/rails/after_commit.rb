@@ -56,6 +56,12 @@ module Chaton
         nil
       end
 
+      # Runs the block when the open transaction of one connection is committed: at once without one.
+      def behind(connection, &block)
+        transaction = connection.current_transaction
+        counts?(transaction) ? listen(transaction, block, nil) : yield
+      end
+
       # @return [Array] pools of connections for writing, of which none need have been used
       def pools = ::ActiveRecord::Base.connection_handler.connection_pool_list(::ActiveRecord::Base.current_role)
 

@@ -85,7 +85,9 @@ module Chaton
       # @return [Native::Receipt]
       # @raise [LogError]
       def wait(receipt)
-        raise LogRefused, "a record of Chaton.transaction is not written before its end: use produce" unless receipt
+        unless receipt
+          raise LogRefused, "a record of Chaton.transaction or of the outbox is not written before its end: use produce"
+        end
 
         return receipt if receipt.wait(@delivery_timeout_s)
 

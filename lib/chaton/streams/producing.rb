@@ -14,12 +14,21 @@ module Chaton
       # @param headers [Hash{String=>String}, nil] an Array of values where a name comes several times
       # @param partition [Integer, nil] nil: by the key
       # @param timestamp [Time, Integer, nil] milliseconds since 1970; nil: now
-      # @return [Native::Receipt] `wait` returns when it is durable; nil inside {Chaton.transaction}
+      # @param outbox [Boolean] whether to store it in the open transaction of the application, on the PostgreSQL of the
+      #   jobs: its COMMIT stores the record with the application's own rows, and a worker hands it to the log, at least
+      #   once, with the header `outbox-id`
+      # @param connection [Object, nil] where that transaction is open: of the gem pg, or a database of Sequel; nil:
+      #   ActiveRecord's
+      # @return [Native::Receipt] `wait` returns when it is durable; nil inside {Chaton.transaction} and with `outbox`
       # @raise [BufferFull] when the buffer stays full for `produce_timeout_s`
       # @raise [UnknownTopic, InvalidRecord, LogRefused]
       # @raise [ConfigError] when no streams are configured
-      def produce(topic, value, key: nil, headers: nil, partition: nil, timestamp: nil)
+      def produce(topic, value, key: nil, headers: nil, partition: nil, timestamp: nil, outbox: false, connection: nil)
         client = Streams.client
+        if outbox
+          record = { value: value, key: key, headers: headers, partition: partition, timestamp: timestamp }
+          return client.outbox(topic.to_s, [record], connection)
+        end
         client.produce(topic.to_s, value, key, headers, partition, timestamp)
       rescue ForkedError
         # The spool of the parent process is not this process's client.
@@ -44,10 +53,14 @@ module Chaton
       # @param topic [String, Symbol]
       # @param values [Array<String, Array, nil, Hash>] a Hash describes a record: value:, key:, headers:,
       #   partition:, timestamp:
+      # @param outbox [Boolean] as of {#produce}
+      # @param connection [Object, nil] as of {#produce}
       # @return [Native::Receipt] of all of them; a record that is refused fails there, and the others are written
       # @raise [ArgumentError, TypeError] for a value that cannot be written
-      def produce_many(topic, values)
+      def produce_many(topic, values, outbox: false, connection: nil)
         client = Streams.client
+        return client.outbox(topic.to_s, values, connection) if outbox
+
         client.produce_many(topic.to_s, values)
       rescue ForkedError
         Streams.renew(client).produce_many(topic.to_s, values)

@@ -9,6 +9,16 @@ module Chaton
       # The keys of a Hash that describes a record among many values.
       KEYS = %i[value key headers partition timestamp].freeze
 
+      # Stores records in the transaction of the application; see {Producing#produce}.
+      #
+      # @param values [Array] values; a Hash describes a record
+      # @param connection [Object, nil] nil: that of ActiveRecord
+      # @return [nil] the relay writes them
+      # @raise [ConfigError, Error]
+      def outbox(topic, values, connection)
+        Jobs.client.outbox(values.map { |value| row_of(topic, value) }, connection)
+      end
+
       private
 
       # @return [String, nil] nil: a tombstone

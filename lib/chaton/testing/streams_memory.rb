@@ -54,6 +54,11 @@ module Chaton
       # @return [Written]
       def produce_many(topic, values) = keep(values.map { |value| row_of(topic, value) })
 
+      # As {Streams::Values#outbox}, but at once.
+      #
+      # @return [nil]
+      def outbox(topic, values, _connection) = produce_many(topic, values) && nil
+
       # As {Streams::Client#wait}.
       #
       # @return [Written]

@@ -187,9 +187,11 @@ class StreamsConsumerTest < StreamsUnitCase
                                                receipt.offset, receipt.partition]
       Chaton.produce_many("b", [{ value: [1] }])
       consume(["x"]) { |_| produce("c", "2") }
+      assert_nil Chaton.produce("d", { a: 1 }, key: 7, outbox: true)
     end
     refute_predicate Chaton::Testing, :streams_fake?
-    assert_equal %w[a b c], Chaton::Testing.produced.map(&:topic)
+    assert_equal %w[a b c d], Chaton::Testing.produced.map(&:topic)
+    assert_equal ['{"a":1}', "7"], Chaton::Testing.produced("d").first.to_a[1, 2]
     assert_equal [[1]], Chaton::Testing.produced("b").map(&:json)
     Chaton::Testing.streams_fake!
     Chaton::Testing.clear_produced

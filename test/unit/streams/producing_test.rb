@@ -49,6 +49,18 @@ class StreamsProducingTest < StreamsUnitCase
     end
   end
 
+  def test_the_outbox_needs_jobs_in_postgresql
+    Dir.mktmpdir do |dir|
+      Chaton::Jobs.use(Chaton::Config.load({ config_file: "-", store: "sqlite://#{dir}/jobs.db" }, env: {}))
+      error = assert_raises(Chaton::ConfigError) { Chaton.produce("events", "a", outbox: true) }
+      assert_match(%r{they are in sqlite://.*: write jobs \{ store :active_record \}, or produce after the commit},
+                   error.message)
+    end
+    assert_empty @native.rows
+  ensure
+    Chaton::Jobs.use(nil)
+  end
+
   def test_waiting_for_the_disk
     assert_equal [["events", "a", nil, nil, nil, nil]], Chaton.produce!("events", "a").rows
     error = assert_raises(Chaton::LogUnavailable) { Chaton.produce!("events", "late") }

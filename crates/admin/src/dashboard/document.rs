@@ -102,7 +102,10 @@ fn stored(sizes: &StoreSizes) -> Value {
     });
     let sets: Map<_, _> =
         sizes.sets.iter().map(|(name, size)| ((*name).to_owned(), json!(size))).collect();
-    json!({ "queues": queues.collect::<Vec<_>>(), "queues_total": sizes.queues.len(), "sets": sets })
+    let outbox = sizes.outbox.map(|outbox| {
+        json!({ "lag_s": outbox.lag_s, "waiting": outbox.waiting, "refused": outbox.refused })
+    });
+    json!({ "queues": queues.collect::<Vec<_>>(), "queues_total": sizes.queues.len(), "sets": sets, "outbox": outbox })
 }
 
 fn worker(

@@ -219,7 +219,11 @@ impl crate::queues::QueueSource for ManyQueues {
     fn read(&mut self) -> Result<StoreSizes, String> {
         let queue =
             |number| QueueSize { name: format!("queue{number}"), size: 1, ..QueueSize::default() };
-        Ok(StoreSizes { queues: (0..10_000).map(queue).collect(), sets: vec![("dead", 10_000)] })
+        Ok(StoreSizes {
+            queues: (0..10_000).map(queue).collect(),
+            sets: vec![("dead", 10_000)],
+            outbox: None,
+        })
     }
 }
 

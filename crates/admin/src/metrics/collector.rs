@@ -192,6 +192,15 @@ impl Scrape {
         for (set, size) in &sizes.sets {
             gauge(&mut sets, &[("set", *set)], *size as f64)?;
         }
+        let Some(outbox) = &sizes.outbox else { return Ok(()) };
+        let help = "Age of the oldest record that a transaction has stored for the log (outbox: true) and the log does not have";
+        let mut lag = metric(encoder, "outbox_lag", MetricType::Gauge, unit, help)?;
+        gauge(&mut lag, &[], outbox.lag_s)?;
+        let help = "Such records, by state: waiting, refused";
+        let mut records = metric(encoder, "outbox_records", MetricType::Gauge, None, help)?;
+        for (state, count) in [("waiting", outbox.waiting), ("refused", outbox.refused)] {
+            gauge(&mut records, &[("state", state)], count as f64)?;
+        }
         Ok(())
     }
 

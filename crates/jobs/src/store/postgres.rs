@@ -13,8 +13,10 @@ mod inspect;
 mod jobs;
 mod limits;
 mod lines;
+mod outbox;
 mod own;
 mod owners;
+mod relay;
 mod rows;
 mod schema;
 mod server;
@@ -26,6 +28,9 @@ mod watch;
 
 use std::sync::Arc;
 
+use chaton_core::outbox::Outlet;
+
+use super::error::StoreError;
 use super::options::StoreOptions;
 use super::traits::{Result, Store, StoreFactory, StoreWatch};
 use address::PostgresAddress;
@@ -65,5 +70,12 @@ impl StoreFactory for PostgresFactory {
 
     fn address(&self) -> &str {
         &self.server.address.shown
+    }
+
+    fn relay(&self, outlet: Box<dyn Outlet>) -> Result<Option<Box<dyn FnOnce() + Send>>> {
+        let started = relay::start(&self.server, outlet);
+        started.map(Some).map_err(|error| {
+            StoreError::unavailable(format!("no thread for the relay of the outbox: {error}"))
+        })
     }
 }

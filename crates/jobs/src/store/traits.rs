@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use chaton_core::outbox::{OutboxRecord, Outlet};
+
 use super::error::StoreError;
 use super::types::*;
 use crate::outcome::Ack;
@@ -246,6 +248,11 @@ pub trait Store: Send {
         None
     }
 
+    /// The records that wait for a log; `None`: this store keeps none.
+    fn outbox(&mut self) -> Result<Option<OutboxStatus>> {
+        Ok(None)
+    }
+
     /// What a person should know about the server: missing rights, settings that hurt. Asked by `chaton check`.
     fn advice(&mut self) -> Result<Vec<String>> {
         Ok(vec![])
@@ -304,6 +311,16 @@ pub trait StoreFactory: Send + Sync {
 
     /// The address, without its password.
     fn address(&self) -> &str;
+
+    /// Starts a thread that hands what transactions of the application have stored by [`OwnTransactions::outbox`] to a
+    /// log, while no other process does. Returns what stops it and waits for its end; `None`: there is no such thing in
+    /// this store.
+    ///
+    /// # Errors
+    /// When there is no thread.
+    fn relay(&self, _outlet: Box<dyn Outlet>) -> Result<Option<Box<dyn FnOnce() + Send>>> {
+        Ok(None)
+    }
 }
 
 impl std::fmt::Debug for dyn StoreFactory {
@@ -323,6 +340,9 @@ pub trait OwnTransactions {
     /// a row that others store, too, would make them wait for the application's transaction.
     fn push(&mut self, jobs: &[NewJob<'_>]) -> Result<String>;
 
+    /// The same without a call to the server; `None`: a queue may be new.
+    fn push_known(&self, jobs: &[NewJob<'_>]) -> Option<String>;
+
     /// The query that takes a lock. Its answer is NULL, or the job that holds it, which is empty if it is not known.
     fn lock(&self, lock: &NewLock<'_>) -> String;
 
@@ -335,6 +355,12 @@ pub trait OwnTransactions {
     /// is not the owner's any more.
     fn has_ended(&mut self, owner: &str, ticket: u64) -> Result<Option<bool>>;
 
-    /// Wakes those that wait for jobs of these queues; after the COMMIT.
-    fn announce(&mut self, queues: &[&str]) -> Result<()>;
+    /// The statement that stores records for [`StoreFactory::relay`].
+    ///
+    /// # Errors
+    /// `Refused` where there can be no relay.
+    fn outbox(&self, records: &[OutboxRecord]) -> Result<String>;
+
+    /// Wakes those that wait for jobs of these queues, or for rows of the outbox; after the COMMIT.
+    fn announce(&mut self, queues: &[&str], outbox: bool) -> Result<()>;
 }

@@ -293,6 +293,17 @@ pub struct QueueStatus {
     pub paused: bool,
 }
 
+/// Records that wait for a log.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct OutboxStatus {
+    /// Age of the oldest one (s), 0 when there is none.
+    pub lag_s: f64,
+    /// How many wait.
+    pub waiting: u64,
+    /// How many the log has refused.
+    pub refused: u64,
+}
+
 /// A process, as it described itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessStatus {

@@ -4,6 +4,7 @@
 
 mod limits;
 mod postgres_faults;
+mod postgres_outbox;
 mod postgres_server;
 mod postgres_tree;
 mod redis_engine;

@@ -181,38 +181,38 @@ impl RbJobsClient {
         let args = scan_args::<Required, (Option<RArray>,), (), (), (), ()>(args)?;
         let (queue, head, lists, at) = args.required;
         let queue = queue.to_string()?;
-        let due = DueTimes::read(at, lists.len())?;
         if lists.is_empty() {
+            DueTimes::read(at, 0)?;
             return Ok(ruby.ary_new());
         }
+        let given = (&*queue, head, args.optional.0);
+        let push = |jobs: &[NewJob<'_>]| rb_self.connections()?.push(jobs).map(drop);
+        rb_self.traced_documents(ruby, given, lists, at, push).map(|((), jids)| jids)
+    }
+
+    /// Writes documents in the span that pushes them, and gives them to `push`.
+    fn traced_documents<R>(
+        &self,
+        ruby: &Ruby,
+        (queue, head, jids): (&str, RString, Option<RArray>),
+        lists: RArray,
+        at: Value,
+        push: impl FnOnce(&[NewJob<'_>]) -> Result<R, Error>,
+    ) -> Result<(R, RArray), Error> {
+        let due = DueTimes::read(at, lists.len())?;
         let mut head_bytes = copy(head);
-        let mut span = traces::produced("chaton", &queue, lists.len())?;
+        let mut span = traces::produced("chaton", queue, lists.len())?;
         add_context(&mut head_bytes, span.as_ref());
-        let template = JobTemplate {
-            head: &head_bytes,
-            due,
-            jids: args.optional.0,
-            format: rb_self.options.format,
-            now_s: wall_s(),
-        };
-        let pushed = rb_self.push_documents(ruby, &queue, &template, lists);
-        if let (Some(span), Ok(jids), 1) = (&mut span, &pushed, lists.len()) {
+        let (format, now_s) = (self.options.format, wall_s());
+        let template = JobTemplate { head: &head_bytes, due, jids, format, now_s };
+        let written = document::write(ruby, &template, lists);
+        let pushed =
+            written.and_then(|(all, jids)| push(&all.jobs(queue)).map(|pushed| (pushed, jids)));
+        if let (Some(span), Ok((_, jids)), 1) = (&mut span, &pushed, lists.len()) {
             span.message_id(&jids.entry::<String>(0)?);
         }
         span.into_iter().for_each(|span| span.end(&pushed));
         pushed
-    }
-
-    fn push_documents(
-        &self,
-        ruby: &Ruby,
-        queue: &str,
-        template: &JobTemplate<'_>,
-        lists: RArray,
-    ) -> Result<RArray, Error> {
-        let (documents, jids) = document::write(ruby, template, lists)?;
-        self.connections()?.push(&documents.jobs(queue))?;
-        Ok(jids)
     }
 
     fn push(
@@ -247,7 +247,28 @@ impl RbJobsClient {
     /// `own_push(list)`: the statement that stores these jobs.
     fn own_push(rb_self: &Self, list: RArray) -> Result<String, Error> {
         let given = list.into_iter().map(PushedJob::from_array).collect::<Result<Vec<_>, _>>()?;
-        traced(given, |jobs| rb_self.own(|own| own.push(jobs)))
+        traced(given, |jobs| rb_self.own_statement(jobs))
+    }
+
+    /// `own_push_args(queue, head, args_list, at)`: as `push_args`, but returns the statement that stores the jobs, and
+    /// their ids.
+    fn own_push_args(
+        ruby: &Ruby,
+        rb_self: &Self,
+        queue: String,
+        head: RString,
+        lists: RArray,
+        at: Value,
+    ) -> Result<(String, RArray), Error> {
+        rb_self.traced_documents(ruby, (&queue, head, None), lists, at, |jobs| {
+            rb_self.own_statement(jobs)
+        })
+    }
+
+    fn own_statement(&self, jobs: &[NewJob<'_>]) -> Result<String, Error> {
+        let known =
+            self.connections()?.call_here(|store| store.own_transactions()?.push_known(jobs))?;
+        known.map_or_else(|| self.own(|own| own.push(jobs)), Ok)
     }
 
     /// `own_lock(key, jid, ttl_s)`: the query that takes the lock.
@@ -268,12 +289,17 @@ impl RbJobsClient {
         self.own(|own| own.has_ended(owner, ticket))
     }
 
-    fn announce(&self, queues: Vec<String>) -> Result<(), Error> {
-        let queues: Vec<&str> = queues.iter().map(String::as_str).collect();
-        self.own(|own| own.announce(&queues))
+    /// `announce(queues)`: wakes those that wait for their jobs; nil stands for the outbox.
+    fn announce(&self, queues: Vec<Option<String>>) -> Result<(), Error> {
+        let names: Vec<&str> = queues.iter().flatten().map(String::as_str).collect();
+        self.own(|own| own.announce(&names, names.len() < queues.len()))
     }
 
-    fn own<R>(
+    /// Calls a store that is in the application's database.
+    ///
+    /// # Errors
+    /// `StoreRefused` for another one, else as [`RbJobsClient::call`].
+    pub fn own<R>(
         &self,
         work: impl FnOnce(&mut dyn OwnTransactions) -> store::Result<R>,
     ) -> Result<R, Error> {
@@ -324,6 +350,11 @@ impl RbJobsClient {
     /// `[processed, failed]` of each day.
     fn daily_counts(ruby: &Ruby, rb_self: &Self, days: Vec<String>) -> Result<RArray, Error> {
         Ok(ruby.ary_from_iter(rb_self.call(|store| store.daily_counts(&days))?))
+    }
+
+    fn outbox(ruby: &Ruby, rb_self: &Self) -> Result<Option<RHash>, Error> {
+        let status = rb_self.call(|store| store.outbox())?;
+        status.map(|status| to_ruby::outbox(ruby, status)).transpose()
     }
 
     fn queues(ruby: &Ruby, rb_self: &Self) -> Result<RArray, Error> {
@@ -565,6 +596,7 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     class.define_method("crons", method!(RbJobsClient::crons, 2))?;
     class.define_method("own_database", method!(RbJobsClient::own_database, 0))?;
     class.define_method("own_push", method!(RbJobsClient::own_push, 1))?;
+    class.define_method("own_push_args", method!(RbJobsClient::own_push_args, 4))?;
     class.define_method("own_lock", method!(RbJobsClient::own_lock, 3))?;
     class.define_method("own_end", method!(RbJobsClient::own_end, 1))?;
     class.define_method("own_ended", method!(RbJobsClient::own_ended, 1))?;
@@ -574,6 +606,7 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     class.define_method("migrate", method!(RbJobsClient::migrate, 0))?;
     class.define_method("advice", method!(RbJobsClient::advice, 0))?;
     class.define_method("stats", method!(RbJobsClient::stats, 0))?;
+    class.define_method("outbox", method!(RbJobsClient::outbox, 0))?;
     class.define_method("queues", method!(RbJobsClient::queues, 0))?;
     class.define_method("processes", method!(RbJobsClient::processes, 0))?;
     class.define_method("owners", method!(RbJobsClient::owners, 0))?;

@@ -74,6 +74,15 @@ impl StoreConnections {
         }
     }
 
+    /// Runs a call that waits for nothing, with the GVL.
+    ///
+    /// # Errors
+    /// What Ruby raised before the call.
+    pub fn call_here<R>(&self, work: impl FnOnce(&mut dyn Store) -> R) -> Result<R, Error> {
+        let mut connection = self.take()?;
+        Ok(work(&mut **connection.get()))
+    }
+
     /// Pushes jobs. With `reliable_push` they are kept in memory while the store cannot be reached.
     ///
     /// # Errors

@@ -1,7 +1,8 @@
 //! A store's replies as Ruby Hashes and Arrays.
 
 use chaton_jobs::store::{
-    BatchStatus, JobEntry, JobLocation, OwnerStatus, ProcessStatus, PushResult, QueueStatus, Stats,
+    BatchStatus, JobEntry, JobLocation, OutboxStatus, OwnerStatus, ProcessStatus, PushResult,
+    QueueStatus, Stats,
 };
 use magnus::{Error, IntoValue, RArray, RHash, Ruby};
 
@@ -87,6 +88,15 @@ pub fn stats(ruby: &Ruby, stats: &Stats) -> Result<RHash, Error> {
         .with("dead", stats.dead)?
         .with("in_flight", stats.in_flight)?
         .with("processes", stats.processes)?;
+    Ok(hash.0)
+}
+
+/// Records that wait for the log.
+pub fn outbox(ruby: &Ruby, outbox: OutboxStatus) -> Result<RHash, Error> {
+    let hash = SymbolHash::new(ruby)
+        .with("lag_s", outbox.lag_s)?
+        .with("waiting", outbox.waiting)?
+        .with("refused", outbox.refused)?;
     Ok(hash.0)
 }
 

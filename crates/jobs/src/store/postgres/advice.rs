@@ -2,6 +2,7 @@
 
 use super::connection::{args, Call};
 use super::errors::Result;
+use super::outbox;
 use crate::store::error::{StoreError, StoreErrorKind};
 
 /// The oldest supported version, as the server numbers it.
@@ -54,6 +55,7 @@ pub(super) fn advice(call: &mut Call<'_>) -> Result<Vec<String>> {
         lines.push(format!("rights are missing: GRANT {}", missing.join(", ")));
     }
     lines.extend(snapshot(call, SNAPSHOT_MAX_S)?);
+    lines.extend(outbox::advice(call)?);
     Ok(lines)
 }
 

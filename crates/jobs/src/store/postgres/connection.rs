@@ -11,8 +11,9 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime};
+use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Row};
+use tokio_postgres::{AsyncMessage, Client, Row, Socket};
 
 use super::address::{PostgresAddress, Tls};
 use super::errors::{Failure, Phase, Result};
@@ -23,6 +24,8 @@ use crate::store::options::StoreOptions;
 pub(super) const NOW: &str = "extract(epoch FROM now())::float8";
 /// The channel on which changes are told.
 pub(super) const CHANNEL: &str = "chaton_jobs";
+/// The channel on which rows of the outbox are told.
+pub(super) const OUTBOX_CHANNEL: &str = "chaton_outbox";
 /// Longest time to send the cancellation of a statement, which takes a connection of its own.
 const CANCEL_MAX: Duration = Duration::from_secs(1);
 
@@ -85,10 +88,8 @@ pub(super) struct Connection {
 impl Connection {
     pub fn open(address: &PostgresAddress, options: &StoreOptions) -> Result<Self> {
         let runtime = runtime()?;
-        let connecting = address.config.connect(address.tls.clone());
-        let timeout = options.connect_timeout;
-        let connected = runtime.block_on(async { tokio::time::timeout(timeout, connecting).await });
-        let (client, driver) = connected.map_err(|_| Failure::Late(Phase::Connect))??;
+        let connecting = connect(&address.config, &address.tls, options.connect_timeout);
+        let (client, driver) = runtime.block_on(connecting)?;
         runtime.spawn(driver);
         let tls = address.tls.clone();
         Ok(Self { runtime, client, tls, used: Instant::now(), known_queues: HashSet::new() })
@@ -161,8 +162,8 @@ pub(super) struct Call<'a> {
     mode: Mode,
     timeout: Duration,
     begun: bool,
-    /// What changed: names of queues, or nothing for all else.
-    told: BTreeSet<String>,
+    /// What changed, each with its channel: names of queues, or nothing for all else.
+    told: BTreeSet<(&'static str, String)>,
     /// Queues that the transaction has added.
     new_queues: Vec<String>,
 }
@@ -177,7 +178,8 @@ const BEGIN_CLAIM: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synch
 /// that of a forbidden plan, for which the server would compile the statement (measured: more than 1 s).
 pub(super) const PLANS: &str = "SET enable_seqscan=off; SET enable_bitmapscan=off; SET jit=off";
 /// A notification is sent behind its own commit, which need not wait for the disk.
-const TELL: &str = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, name) FROM unnest($2) name";
+const TELL: &str = "SELECT set_config('synchronous_commit', 'off', true), pg_notify(channel, name)
+    FROM unnest($1, $2) AS u(channel, name)";
 
 impl<'a> Call<'a> {
     fn new(conn: &'a mut Connection, mode: Mode, timeout: Duration) -> Self {
@@ -243,7 +245,13 @@ impl<'a> Call<'a> {
     /// and outside of the transaction: a transaction that tells takes a lock of the whole server at its commit.
     pub fn tell(&mut self, queue: &str) {
         // A payload must be shorter than 8,000 bytes.
-        self.told.insert(if queue.len() < 4000 { queue.into() } else { String::new() });
+        let name = if queue.len() < 4000 { queue.into() } else { String::new() };
+        self.told.insert((CHANNEL, name));
+    }
+
+    /// Rows of the outbox were committed.
+    pub fn tell_outbox(&mut self) {
+        self.told.insert((OUTBOX_CHANNEL, String::new()));
     }
 
     /// These queues are in their table now, or after the commit.
@@ -302,9 +310,39 @@ async fn sent(mut statement: Pin<&mut impl Future<Output = ()>>) {
 }
 
 /// Tells what changed. A failure is not one of the call: those that wait look at the tables from time to time.
-async fn tell(client: &Client, names: &BTreeSet<String>) {
-    if !names.is_empty() {
-        let names: Vec<&str> = names.iter().map(|name| &**name).collect();
-        drop(client.query_typed(TELL, args![CHANNEL, names]).await);
+async fn tell(client: &Client, told: &BTreeSet<(&'static str, String)>) {
+    if !told.is_empty() {
+        let (channels, names): (Vec<&str>, Vec<&str>) =
+            told.iter().map(|(channel, name)| (*channel, &**name)).unzip();
+        drop(client.query_typed(TELL, args![channels, names]).await);
+    }
+}
+
+/// What turns for a client.
+type Driver = tokio_postgres::Connection<Socket, <Tls as MakeTlsConnect<Socket>>::Stream>;
+
+/// Connects, to a server as the one of this configuration.
+pub(super) async fn connect(
+    config: &tokio_postgres::Config,
+    tls: &Tls,
+    timeout: Duration,
+) -> Result<(Client, Driver)> {
+    let connecting = config.connect(tls.clone());
+    let connected = tokio::time::timeout(timeout, connecting).await;
+    Ok(connected.map_err(|_| Failure::Late(Phase::Connect))??)
+}
+
+/// Turns for the client and passes its notifications on, until the connection ends. Returns why.
+pub(super) async fn hear(mut driver: Driver, tell: impl Fn(&str)) -> String {
+    loop {
+        match poll_fn(|context| driver.poll_message(context)).await {
+            Some(Ok(AsyncMessage::Notification(one))) => tell(one.payload()),
+            Some(Ok(_)) => {}
+            Some(Err(error)) => {
+                let why = std::error::Error::source(&error);
+                return why.map_or_else(|| error.to_string(), |why| format!("{error}: {why}"));
+            }
+            None => return "the server closed the connection".into(),
+        }
     }
 }

@@ -2,12 +2,14 @@
 //! Values are written out because a connection behind a bouncer may have no parameters, and drivers pass them in
 //! different ways.
 
-use std::fmt::Write;
+use chaton_core::outbox::OutboxRecord;
 
 use super::connection::{args, NOW};
 use super::limits::lock_part;
-use super::rows::{QUEUE, SCHEDULED};
+use super::outbox;
+use super::rows::{hexadecimal, text, QUEUE, SCHEDULED};
 use super::store::PostgresStore;
+use crate::store::error::StoreError;
 use crate::store::payload::priority_of;
 use crate::store::traits::{OwnTransactions, Result};
 use crate::store::types::{NewJob, NewLock};
@@ -32,29 +34,21 @@ impl OwnTransactions for PostgresStore {
     }
 
     fn push(&mut self, jobs: &[NewJob<'_>]) -> Result<String> {
+        let mut queues: Vec<&str> =
+            jobs.iter().filter(|job| job.at.is_none()).map(|job| job.queue).collect();
+        queues.sort_unstable();
+        queues.dedup();
         self.single(|call| {
-            let mut new: Vec<&str> =
-                jobs.iter().filter(|job| job.at.is_none()).map(|job| job.queue).collect();
-            new.retain(|queue| !call.conn.known_queues.contains(*queue));
-            new.sort_unstable();
-            new.dedup();
-            if !new.is_empty() {
-                let sql =
-                    "INSERT INTO chaton.queues(name) SELECT unnest($1) ON CONFLICT DO NOTHING";
-                call.rows(sql, args![new])?;
-                call.note_queues(&new);
-            }
-            Ok(())
+            let sql = "INSERT INTO chaton.queues(name) SELECT unnest($1) ON CONFLICT DO NOTHING";
+            call.rows(sql, args![queues]).map(drop)
         })?;
-        // Values cost less time to plan than arrays, of which the store's own statement is prepared.
-        let values = jobs.iter().map(|job| {
-            let place = if job.at.is_some() { SCHEDULED } else { QUEUE };
-            let at = job.at.map_or_else(|| "NULL".into(), |at| at.to_string());
-            let (queue, payload) = (text(job.queue), hexadecimal(job.payload));
-            format!("({place},{queue},{at},{payload},{})", priority_of(job.payload))
-        });
-        let values: Vec<String> = values.collect();
-        Ok(format!("{INSERT_VALUES} {}", values.join(",")))
+        self.known_queues().lock().extend(queues.into_iter().map(str::to_string));
+        Ok(insert(jobs))
+    }
+
+    fn push_known(&self, jobs: &[NewJob<'_>]) -> Option<String> {
+        let known = self.known_queues().lock();
+        jobs.iter().all(|job| job.at.is_some() || known.contains(job.queue)).then(|| insert(jobs))
     }
 
     fn lock(&self, lock: &NewLock<'_>) -> String {
@@ -80,12 +74,37 @@ impl OwnTransactions for PostgresStore {
         Ok(row.map(|row| row.get(0)))
     }
 
-    fn announce(&mut self, queues: &[&str]) -> Result<()> {
+    fn outbox(&self, records: &[OutboxRecord]) -> Result<String> {
+        if self.listens() {
+            return Ok(outbox::insert(records));
+        }
+        Err(StoreError::refused(
+            "outbox: true needs a connection that no bouncer shares: name the server itself in jobs { listen \
+             \"postgres://…\" } instead of :off",
+        ))
+    }
+
+    fn announce(&mut self, queues: &[&str], outbox: bool) -> Result<()> {
         self.single(|call| {
             queues.iter().for_each(|queue| call.tell(queue));
+            if outbox {
+                call.tell_outbox();
+            }
             call.rows("SELECT 1", args![]).map(drop)
         })
     }
+}
+
+/// Values cost less time to plan than arrays, of which the store's own statement is prepared.
+fn insert(jobs: &[NewJob<'_>]) -> String {
+    let values = jobs.iter().map(|job| {
+        let place = if job.at.is_some() { SCHEDULED } else { QUEUE };
+        let at = job.at.map_or_else(|| "NULL".into(), |at| at.to_string());
+        let (queue, payload) = (text(job.queue), hexadecimal(job.payload));
+        format!("({place},{queue},{at},{payload},{})", priority_of(job.payload))
+    });
+    let values: Vec<String> = values.collect();
+    format!("{INSERT_VALUES} {}", values.join(","))
 }
 
 /// The statement with values in the places of `$1`, `$2`, …
@@ -99,23 +118,6 @@ fn filled(sql: &str, values: &[String]) -> String {
         whole.push_str(&part[digits..]);
     }
     whole
-}
-
-/// A string constant, the same whatever `standard_conforming_strings` is.
-fn text(value: &str) -> String {
-    format!("E'{}'", value.replace('\\', "\\\\").replace('\'', "''"))
-}
-
-/// A constant of type `bytea`.
-fn hexadecimal(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(6 + 2 * bytes.len());
-    text.push_str("E'\\\\x");
-    for byte in bytes {
-        // Writing to a String does not fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text.push('\'');
-    text
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Rows that are added to the tables of jobs and queues.
+//! Rows that are added to the tables of jobs and queues, and constants in statements.
 
 use super::connection::{args, Call};
 use super::errors::Result;
@@ -87,4 +87,21 @@ pub(super) fn know_queue(call: &mut Call<'_>, name: &str) -> Result<()> {
         call.note_queues(&[name]);
     }
     Ok(())
+}
+
+/// A string constant, the same whatever `standard_conforming_strings` is.
+pub(super) fn text(value: &str) -> String {
+    format!("E'{}'", value.replace('\\', "\\\\").replace('\'', "''"))
+}
+
+/// A constant of type `bytea`.
+pub(super) fn hexadecimal(bytes: &[u8]) -> String {
+    const DIGITS: [char; 16] =
+        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
+    let mut text = String::with_capacity(6 + 2 * bytes.len());
+    text.push_str("E'\\\\x");
+    let digits = |byte: &u8| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
+    text.extend(bytes.iter().flat_map(digits));
+    text.push('\'');
+    text
 }

@@ -10,7 +10,9 @@ pub(super) const VERSION: i64 = STEPS.len() as i64;
 /// What makes each version from the one before.
 ///
 /// `back` and `front` number the jobs of queues and sets: those put in front of all others get negative numbers.
-/// `fair_key` is not used yet. `ended` is set by the transaction of the application that did the job. A finished job is deleted, so dead rows are what grows: a page keeps room for the update
+/// `fair_key` is not used yet. `ended` is set by the transaction of the application that did the job. `outbox` has records for a log, until it has
+/// them: `xid` is the transaction that wrote the row, `uuid` tells the record from all others, `headers` are names and
+/// values by turns. A finished job is deleted, so dead rows are what grows: a page keeps room for the update
 /// of a claim (`fillfactor`), and autovacuum begins after a fixed number of them instead of a share, without pauses.
 pub(super) const STEPS: &[&str] = &["
 CREATE SEQUENCE chaton.back;
@@ -65,6 +67,15 @@ CREATE TABLE chaton.line_jobs(name text COLLATE \"C\", jid text COLLATE \"C\", p
 CREATE INDEX line_jobs_by_place ON chaton.line_jobs(name, place, jid);
 ", "
 ALTER TABLE chaton.jobs ADD COLUMN IF NOT EXISTS ended boolean NOT NULL DEFAULT false;
+", "
+CREATE TABLE chaton.outbox(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    xid xid8 NOT NULL DEFAULT pg_current_xact_id(), at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    uuid uuid NOT NULL DEFAULT gen_random_uuid(), topic text COLLATE \"C\" NOT NULL, partition integer,
+    key bytea, value bytea, headers bytea[] NOT NULL DEFAULT '{}', timestamp_ms bigint)
+    WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=10000, autovacuum_vacuum_cost_delay=0,
+    toast.autovacuum_vacuum_scale_factor=0, toast.autovacuum_vacuum_threshold=10000);
+CREATE TABLE chaton.outbox_refused(LIKE chaton.outbox, why text NOT NULL,
+    refused_at timestamptz NOT NULL DEFAULT clock_timestamp());
 "];
 
 /// Makes the schema and its row of the version, under a lock that other processes wait for.

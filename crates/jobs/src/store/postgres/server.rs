@@ -1,5 +1,6 @@
 //! The server, as a process uses it: its pool of connections, calls on them, and the version of the tables.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -61,6 +62,8 @@ pub(super) struct Server {
     pub floors: Mutex<Floors>,
     /// Behind the last look for lost writes.
     pub timeline: Mutex<Option<String>>,
+    /// Queues that the table has for certain.
+    pub known_queues: Mutex<HashSet<String>>,
     /// Connections that ended unasked: behind the next one there may be another server.
     losses: AtomicU64,
 }
@@ -84,6 +87,7 @@ impl Server {
             tree: Tree::default(),
             floors: Mutex::default(),
             timeline: Mutex::default(),
+            known_queues: Mutex::default(),
             losses: AtomicU64::new(0),
         }
     }
@@ -161,6 +165,7 @@ impl Server {
         self.losses.fetch_add(count, Ordering::Relaxed);
         if count > 0 {
             self.floors.lock().clear();
+            self.known_queues.lock().clear();
         }
     }
 

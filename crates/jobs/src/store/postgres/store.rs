@@ -1,13 +1,16 @@
 //! The store on PostgreSQL.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::connection::{args, Call, Mode};
 use super::errors;
 use super::jobs::{is_plain, plain_tickets};
 use super::server::Server;
-use super::{advice, batches, inspect, jobs, limits, lines, owners, schema};
+use super::{advice, batches, inspect, jobs, limits, lines, outbox, owners, schema};
 use crate::outcome::Ack;
 use crate::store::clock::unix_s;
 use crate::store::error::StoreError;
@@ -54,6 +57,16 @@ impl PostgresStore {
     fn timeline(&self) -> Option<String> {
         let row = self.single(|call| call.one(TIMELINE, args![]));
         row.ok().flatten().and_then(|row| row.get(0))
+    }
+
+    /// Queues that the table has for certain.
+    pub fn known_queues(&self) -> &Mutex<HashSet<String>> {
+        &self.server.known_queues
+    }
+
+    /// Whether it has a connection of its own, not shared by a bouncer.
+    pub fn listens(&self) -> bool {
+        self.server.address.listen.is_some()
     }
 
     fn lease_s(&self) -> f64 {
@@ -253,6 +266,10 @@ impl Store for PostgresStore {
         self.single(|call| {
             call.rows("UPDATE chaton.counters SET value=0 WHERE name=$1", args![name]).map(drop)
         })
+    }
+
+    fn outbox(&mut self) -> Result<Option<OutboxStatus>> {
+        self.single(outbox::status).map(Some)
     }
 
     fn queues(&mut self) -> Result<Vec<QueueStatus>> {

@@ -39,7 +39,7 @@ const BEHIND_MAX: usize = 256;
 const LINE_MAX: u64 = 64 << 20;
 /// How often one tries to lead or to find who does, and the mean pause between.
 const TRIES: u32 = 5;
-const TRY_PAUSE: Duration = Duration::from_millis(10);
+pub(super) const TRY_PAUSE: Duration = Duration::from_millis(10);
 /// Longest time without a look for jobs of which no notification has come, as it is for a process that listens.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// What a member sends to be told of changes.
@@ -141,12 +141,12 @@ impl Tree {
     }
 }
 
-fn is_late(error: &std::io::Error) -> bool {
+pub(super) fn is_late(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
 /// A connection to a process of the same user. No call on it blocks for longer than [`READ_MAX`], nor does this one.
-fn connect(name: &str) -> std::io::Result<UnixStream> {
+pub(super) fn connect(name: &str) -> std::io::Result<UnixStream> {
     let socket = rustix::net::socket_with(
         AddressFamily::UNIX,
         SocketType::STREAM,
@@ -164,7 +164,7 @@ fn connect(name: &str) -> std::io::Result<UnixStream> {
     Ok(socket.into())
 }
 
-fn own_uid() -> u32 {
+pub(super) fn own_uid() -> u32 {
     // SAFETY: it has no arguments and cannot fail.
     unsafe { libc::geteuid() }
 }

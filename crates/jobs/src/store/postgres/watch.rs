@@ -9,9 +9,9 @@ use parking_lot::Mutex;
 use tokio::io::AsyncBufReadExt;
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
-use tokio_postgres::{AsyncMessage, Client};
+use tokio_postgres::Client;
 
-use super::connection::{args, runtime, Mode, CHANNEL, PLANS};
+use super::connection::{args, connect, hear, runtime, Mode, CHANNEL, PLANS};
 use super::errors::{self, Failure, Phase};
 use super::floors;
 use super::jobs::available;
@@ -134,9 +134,8 @@ impl PostgresWatch {
     ) -> errors::Result<Listener> {
         let runtime = runtime()?;
         let timeout = self.server.options.connect_timeout;
-        let connecting = config.connect(self.server.address.tls.clone());
-        let connected = runtime.block_on(async { tokio::time::timeout(timeout, connecting).await });
-        let (client, mut driver) = connected.map_err(|_| Failure::Late(Phase::Connect))??;
+        let connecting = connect(config, &self.server.address.tls, timeout);
+        let (client, driver) = runtime.block_on(connecting)?;
         let client = Arc::new(client);
         let answer_timeout = self.server.options.answer_timeout;
         let entered = runtime.enter();
@@ -148,17 +147,11 @@ impl PostgresWatch {
         let mailbox = Arc::new(Mailbox::default());
         let shared = mailbox.clone();
         runtime.spawn(async move {
-            loop {
-                match std::future::poll_fn(|cx| driver.poll_message(cx)).await {
-                    Some(Ok(AsyncMessage::Notification(one))) => {
-                        shared.tell(one.payload());
-                        tells.iter().for_each(|all| drop(all.send(one.payload().into())));
-                    }
-                    Some(Ok(_)) => {}
-                    Some(Err(error)) => return shared.close(error.to_string()),
-                    None => return shared.close("the server closed the connection".into()),
-                }
-            }
+            let ended = hear(driver, |name| {
+                shared.tell(name);
+                tells.iter().for_each(|all| drop(all.send(name.into())));
+            });
+            shared.close(ended.await);
         });
         // It has its server for itself: a bouncer that shares one cannot listen.
         let script = format!("LISTEN {CHANNEL}; {PLANS}");

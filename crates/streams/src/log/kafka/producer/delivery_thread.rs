@@ -258,7 +258,7 @@ impl DeliveryThread {
                     record.topic()
                 ),
             ),
-            code => explain(&what, &KafkaError::of(code)),
+            code => explain(&what, &KafkaError::of(code)).of_record(),
         }
     }
 }

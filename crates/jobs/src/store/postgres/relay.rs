@@ -1,0 +1,459 @@
+//! The relay: hands the rows of the outbox to a log, those of a key in their order, each at least once.
+//!
+//! One process of all has the lock of the database, which the server frees when its connection ends; one process of each
+//! other machine waits for it. Rows are removed when the log has them. What a relay that died has handed over is handed
+//! over again by the next one, from the oldest row on, so that the first copies are in order, too.
+
+use std::collections::{BTreeMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::ErrorKind;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use chaton_core::backoff::Backoff;
+use chaton_core::log;
+use chaton_core::outbox::{Delivery, OutboxRecord, Outlet};
+use parking_lot::Mutex;
+use tokio::runtime::Runtime;
+use tokio::sync::{watch, Notify};
+use tokio::time::{sleep, timeout};
+use tokio_postgres::{Client, Config};
+
+use super::connection::{args, connect, hear, runtime, Args, Mode, OUTBOX_CHANNEL, PLANS};
+use super::errors::{Failure, Phase, Result};
+use super::outbox::{blocked, read, BLOCKER, ROUND};
+use super::server::Server;
+use super::tree::{self, TRY_PAUSE};
+use crate::store::error::StoreError;
+
+/// Rows handed over and not removed yet: what is sent twice at most after a death.
+const ROWS_MAX: usize = 5_000;
+/// Bytes of them.
+const BYTES_MAX: usize = 32 << 20;
+/// Rows read at once.
+const READ_MAX: usize = 1_000;
+/// Time between two looks when nothing is told: commits that Chaton does not see are found by that.
+const POLL: Duration = Duration::from_secs(1);
+/// The same while rows wait for another transaction to end, whose end nobody tells: from the first to the second.
+const RECHECK: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(250));
+/// Time for what was handed over to become durable when the relay ends.
+const END_MAX: Duration = Duration::from_secs(3);
+/// Rows that have waited for a transaction or for the log for so long are told to a person, ...
+const LATE: Duration = Duration::from_secs(10);
+/// ... so often.
+const TELL_EVERY: Duration = Duration::from_secs(60);
+/// Pauses after a failure.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3));
+
+/// The server should know within half a minute that the machine of a connection is gone. A waiting statement has a
+/// snapshot, which keeps dead rows: it ends after a while and begins anew, without a line in the server's log.
+const BEGIN: &str = "SET application_name='chaton outbox'; SET synchronous_commit=off; SET lock_timeout='5s'; SET statement_timeout=0;
+    SET tcp_keepalives_idle=10; SET tcp_keepalives_interval=5; SET tcp_keepalives_count=3; SET tcp_user_timeout=25000";
+const WAIT: &str = "DO $$ BEGIN PERFORM pg_advisory_lock(1128812110, 1);
+    EXCEPTION WHEN lock_not_available THEN NULL; END $$";
+const WAIT_MAX: Duration = Duration::from_secs(20);
+const LOCK: &str = "SELECT 1 WHERE pg_try_advisory_lock(1128812110, 1)";
+
+pub(super) struct Relay {
+    server: Arc<Server>,
+    outlet: Box<dyn Outlet>,
+    stop: watch::Receiver<bool>,
+    backoff: Backoff,
+}
+
+/// Starts the thread; what is returned stops it and waits for its end.
+pub(super) fn start(
+    server: &Arc<Server>,
+    outlet: Box<dyn Outlet>,
+) -> std::io::Result<Box<dyn FnOnce() + Send>> {
+    let (stopper, stop) = watch::channel(false);
+    let backoff = Backoff::new(PAUSES.0, PAUSES.1);
+    let relay = Relay { server: server.clone(), outlet, stop, backoff };
+    let thread = chaton_core::thread::spawn("chaton outbox", move || relay.run())?;
+    Ok(Box::new(move || {
+        stopper.send_replace(true);
+        // Its panic has been reported.
+        drop(thread.join());
+    }))
+}
+
+impl Relay {
+    fn run(mut self) {
+        let shown = self.server.address.shown.clone();
+        let Some(config) = self.server.address.listen.clone() else { return };
+        let runtime = match runtime() {
+            Ok(runtime) => runtime,
+            Err(failure) => return log::warn(&format!("outbox: {}", failure.into_error(&shown))),
+        };
+        let Some(_seat) = runtime.block_on(self.seat()) else { return };
+        while let Err(failure) = self.session(&runtime, &config) {
+            self.outlet.reset();
+            let error = failure.into_error(&shown).to_string();
+            let (pause, is_new) = self.backoff.failed(&error);
+            if is_new {
+                log::warn(&format!("outbox: rows are not relayed; trying again: {error}"));
+            }
+            let mut stop = self.stop.clone();
+            runtime.block_on(async { drop(timeout(pause, stop.wait_for(|stop| *stop)).await) });
+            if *self.stop.borrow() {
+                return;
+            }
+        }
+    }
+
+    /// Waits until no other process of this machine has the name of a socket: the kernel frees it when that process ends,
+    /// and ends the connections to it. `None`: the relay is to stop.
+    async fn seat(&self) -> Option<Option<UnixListener>> {
+        let mut hash = DefaultHasher::new();
+        let options = &self.server.options;
+        (tree::own_uid(), &options.url, &options.listen).hash(&mut hash);
+        let name = format!("chaton-outbox-{:016x}", hash.finish());
+        let mut stop = self.stop.clone();
+        loop {
+            let address = SocketAddr::from_abstract_name(&name);
+            match address.and_then(|address| UnixListener::bind_addr(&address)) {
+                Ok(seat) => return Some(Some(seat)),
+                Err(error) if error.kind() == ErrorKind::AddrInUse => {}
+                Err(_) => return Some(None),
+            }
+            let ended = async {
+                match tree::connect(&name) {
+                    Ok(stream) => {
+                        stream.set_nonblocking(true)?;
+                        tokio::net::UnixStream::from_std(stream)?.readable().await?;
+                    }
+                    Err(error) if tree::is_late(&error) => return Err(error),
+                    Err(_) => sleep(TRY_PAUSE).await,
+                }
+                Ok::<_, std::io::Error>(())
+            };
+            tokio::select! {
+                biased;
+                _ = stop.wait_for(|stop| *stop) => return None,
+                // A process of another user has it, or it has no room: the lock of the database decides.
+                ended = ended => if ended.is_err() { return Some(None) },
+            }
+        }
+    }
+
+    /// Relays until it is to stop.
+    fn session(&mut self, runtime: &Runtime, config: &Config) -> Result<()> {
+        // The tables are made by a connection of the pool.
+        self.server.run(Mode::Single, |call| call.rows("SELECT 1", &[]))?;
+        runtime.block_on(async {
+            let mut stop = self.stop.clone();
+            let mut session = tokio::select! {
+                biased;
+                _ = stop.wait_for(|stop| *stop) => return Ok(()),
+                opened = Session::open(&self.server, config) => opened?,
+            };
+            let served = session.serve(&mut *self.outlet, &mut stop, &mut self.backoff).await;
+            let finished = session.finish().await;
+            served.and(finished)
+        })
+    }
+}
+
+/// What tasks and threads tell a session.
+#[derive(Default)]
+struct Inbox {
+    state: Mutex<Told>,
+    arrived: Notify,
+}
+
+#[derive(Default)]
+struct Told {
+    settled: Vec<(i64, Delivery)>,
+    /// There are new rows.
+    rows: bool,
+    closed: Option<String>,
+}
+
+impl Inbox {
+    fn tell(&self, tell: impl FnOnce(&mut Told)) {
+        tell(&mut self.state.lock());
+        self.arrived.notify_one();
+    }
+}
+
+/// A row that was handed over.
+struct Flight {
+    /// Stands for its topic and key; `None`: its order does not matter.
+    key: Option<u64>,
+    bytes: usize,
+    sent: Instant,
+    end: Option<Delivery>,
+}
+
+/// Rows that are done.
+#[derive(Default)]
+struct Ended {
+    gone: Vec<i64>,
+    refused: Vec<i64>,
+    /// Why, for each of them.
+    reasons: Vec<String>,
+}
+
+impl Ended {
+    fn is_empty(&self) -> bool {
+        self.gone.is_empty() && self.refused.is_empty()
+    }
+}
+
+/// The time with one connection, while it has the lock.
+struct Session {
+    client: Client,
+    timeout: Duration,
+    inbox: Arc<Inbox>,
+    flights: BTreeMap<i64, Flight>,
+    /// The last row handed over; the same a while ago, and when. Reads begin behind the older one, since the index has dead
+    /// entries before it. What commits later is found by a look from the beginning.
+    last: i64,
+    floor: (i64, Instant),
+    /// Since when rows wait for another transaction.
+    waits_since: Option<Instant>,
+    recheck: Duration,
+    told_at: Option<Instant>,
+}
+
+impl Session {
+    /// Connects, and waits for the lock.
+    async fn open(server: &Server, config: &Config) -> Result<Self> {
+        let options = &server.options;
+        let (client, driver) =
+            connect(config, &server.address.tls, options.connect_timeout).await?;
+        let inbox = Arc::new(Inbox::default());
+        let heard = inbox.clone();
+        tokio::spawn(async move {
+            let why = hear(driver, |_| heard.tell(|told| told.rows = true)).await;
+            heard.tell(|told| told.closed = Some(why));
+        });
+        let now = Instant::now();
+        let session = Self {
+            client,
+            timeout: options.answer_timeout,
+            inbox,
+            flights: BTreeMap::new(),
+            last: 0,
+            floor: (0, now),
+            waits_since: None,
+            recheck: RECHECK.0,
+            told_at: None,
+        };
+        session.script(BEGIN, session.timeout).await?;
+        while session.rows(LOCK, &[]).await?.is_empty() {
+            session.script(WAIT, WAIT_MAX).await?;
+        }
+        session.script(&format!("{PLANS}; LISTEN {OUTBOX_CHANNEL}"), session.timeout).await?;
+        Ok(session)
+    }
+
+    async fn script(&self, sql: &str, max: Duration) -> Result<()> {
+        let done = timeout(max, self.client.batch_execute(sql)).await;
+        Ok(done.map_err(|_| Failure::Late(Phase::Statement))??)
+    }
+
+    async fn rows(&self, sql: &str, args: Args<'_>) -> Result<Vec<tokio_postgres::Row>> {
+        let done = timeout(self.timeout, self.client.query_typed(sql, args)).await;
+        Ok(done.map_err(|_| Failure::Late(Phase::Statement))??)
+    }
+
+    /// Hands rows over until it is to stop, the log fails, or the connection ends.
+    async fn serve(
+        &mut self,
+        outlet: &mut dyn Outlet,
+        stop: &mut watch::Receiver<bool>,
+        backoff: &mut Backoff,
+    ) -> Result<()> {
+        let (mut look_at, mut is_told) = (Instant::now(), false);
+        while !*stop.borrow() {
+            let told = self.settle(backoff)?;
+            let now = Instant::now();
+            let room = self.room();
+            let has_room = room.0 > 0 && room.1 > 0;
+            is_told |= told;
+            let looks = has_room && (is_told || look_at <= now);
+            let ended = self.ended();
+            if looks || !ended.is_empty() {
+                let (rows, waits) = self.round(ended, if looks { room } else { (0, 0) }).await?;
+                if looks {
+                    is_told = false;
+                    look_at = self.note_look(now, waits);
+                    // There may be more.
+                    let bytes: usize = rows.iter().map(|(_, record)| size(record)).sum();
+                    if rows.len() == room.0 || bytes > room.1 / 2 {
+                        look_at = now;
+                    }
+                }
+                rows.into_iter().for_each(|(id, record)| self.hand(outlet, id, record));
+                continue;
+            }
+            self.tell_late(outlet).await?;
+            let look_at = if has_room { look_at } else { now + POLL };
+            tokio::select! {
+                () = self.inbox.arrived.notified() => {}
+                () = sleep(look_at.saturating_duration_since(now)) => {}
+                changed = stop.changed() => if changed.is_err() { return Ok(()) },
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits a while for what was handed over, and removes what the log has.
+    async fn finish(&mut self) -> Result<()> {
+        if self.client.is_closed() {
+            return Ok(());
+        }
+        let waits = async {
+            loop {
+                let arrived = self.inbox.arrived.notified();
+                let told = std::mem::take(&mut *self.inbox.state.lock());
+                note(&mut self.flights, told.settled);
+                if self.flights.values().all(|flight| flight.end.is_some()) {
+                    return;
+                }
+                arrived.await;
+            }
+        };
+        drop(timeout(END_MAX, waits).await);
+        let ended = self.ended();
+        self.round(ended, (0, 0)).await.map(drop)
+    }
+
+    /// Notes what became of rows; returns whether there are new ones.
+    fn settle(&mut self, backoff: &mut Backoff) -> Result<bool> {
+        let told = std::mem::take(&mut *self.inbox.state.lock());
+        if told.settled.iter().any(|(_, end)| *end == Delivery::Written) && backoff.succeeded() > 0
+        {
+            log::info("outbox: rows are relayed again");
+        }
+        let failed = note(&mut self.flights, told.settled);
+        match told.closed.or(failed) {
+            Some(why) => Err(Failure::Store(StoreError::unavailable(why))),
+            None => Ok(told.rows),
+        }
+    }
+
+    /// How many rows, and bytes of them, may be read now.
+    fn room(&self) -> (usize, usize) {
+        let bytes: usize = self.flights.values().map(|flight| flight.bytes).sum();
+        (READ_MAX.min(ROWS_MAX - self.flights.len().min(ROWS_MAX)), BYTES_MAX.saturating_sub(bytes))
+    }
+
+    /// The rows that are done. One behind a row of its key that is not is not, either: if that one fails, it is handed
+    /// over again, behind it.
+    fn ended(&self) -> Ended {
+        let mut ended = Ended::default();
+        let mut open = HashSet::new();
+        for (id, flight) in &self.flights {
+            if flight.key.is_some_and(|key| open.contains(&key)) {
+                continue;
+            }
+            match &flight.end {
+                Some(Delivery::Written) => ended.gone.push(*id),
+                Some(Delivery::Refused(why)) => {
+                    ended.refused.push(*id);
+                    ended.reasons.push(why.clone());
+                }
+                None | Some(Delivery::Failed(_)) => open.extend(flight.key),
+            }
+        }
+        ended
+    }
+
+    /// Removes what is done and reads what comes next; also returns whether rows wait for a transaction.
+    async fn round(
+        &mut self,
+        ended: Ended,
+        (rows, bytes): (usize, usize),
+    ) -> Result<(Vec<(i64, OutboxRecord)>, bool)> {
+        let Ended { gone, refused, reasons } = ended;
+        if let (Some(id), Some(why)) = (refused.first(), reasons.first()) {
+            let count = refused.len();
+            log::warn(&format!(
+                "outbox: the log refuses {count} rows, which are in chaton.outbox_refused now; later rows of their keys \
+                 go on. Row {id}: {why}"
+            ));
+        }
+        let flights: Vec<i64> = self.flights.keys().copied().collect();
+        let now = Instant::now();
+        let looks_behind = self.floor.1.elapsed() >= POLL;
+        let from = if looks_behind { 0 } else { self.floor.0 };
+        if looks_behind && rows > 0 {
+            self.floor = (self.last, now);
+        }
+        let args = args![gone, refused, reasons, from, flights, rows as i64, bytes as i64];
+        let found = self.rows(ROUND, args).await?;
+        for id in gone.iter().chain(&refused) {
+            self.flights.remove(id);
+        }
+        let mut next: Vec<_> = found.iter().filter_map(read).collect();
+        let waits = next.len() < found.len();
+        next.sort_unstable_by_key(|(id, _)| *id);
+        Ok((next, waits))
+    }
+
+    /// When to look again.
+    fn note_look(&mut self, now: Instant, waits: bool) -> Instant {
+        if !waits {
+            (self.waits_since, self.recheck) = (None, RECHECK.0);
+            return now + POLL;
+        }
+        self.waits_since.get_or_insert(now);
+        let recheck = self.recheck;
+        self.recheck = (2 * recheck).min(RECHECK.1);
+        now + recheck
+    }
+
+    fn hand(&mut self, outlet: &mut dyn Outlet, id: i64, record: OutboxRecord) {
+        let inbox = self.inbox.clone();
+        let place = record.key.as_deref().map_or(record.partition.map(|_| &b""[..]), Some);
+        let key = place.map(|key| {
+            let mut hash = DefaultHasher::new();
+            (&record.topic, record.partition, key).hash(&mut hash);
+            hash.finish()
+        });
+        let flight = Flight { key, bytes: size(&record), sent: Instant::now(), end: None };
+        self.flights.insert(id, flight);
+        self.last = self.last.max(id);
+        outlet.send(record, Box::new(move |end| inbox.tell(|told| told.settled.push((id, end)))));
+    }
+
+    /// Tells a person what rows have waited for, for long.
+    async fn tell_late(&mut self, outlet: &mut dyn Outlet) -> Result<()> {
+        let waits = self.waits_since.is_some_and(|since| since.elapsed() >= LATE);
+        let first = self.flights.values().find(|flight| flight.end.is_none());
+        let is_late = first.is_some_and(|flight| flight.sent.elapsed() >= LATE);
+        if !waits && !is_late || self.told_at.is_some_and(|at| at.elapsed() < TELL_EVERY) {
+            return Ok(());
+        }
+        self.told_at = Some(Instant::now());
+        let why = if waits {
+            blocked(self.rows(BLOCKER, &[]).await?.first())
+        } else {
+            let address = outlet.address();
+            outlet.complaint().unwrap_or_else(|| format!("{address} has not confirmed them"))
+        };
+        log::warn(&format!("outbox: rows wait for {} s or more: {why}", LATE.as_secs()));
+        Ok(())
+    }
+}
+
+/// Notes what became of rows; returns why one was not written.
+fn note(flights: &mut BTreeMap<i64, Flight>, settled: Vec<(i64, Delivery)>) -> Option<String> {
+    let mut failed = None;
+    for (id, end) in settled {
+        if let Delivery::Failed(why) = &end {
+            failed.get_or_insert_with(|| why.clone());
+        }
+        flights.entry(id).and_modify(|flight| flight.end = Some(end));
+    }
+    failed
+}
+
+fn size(record: &OutboxRecord) -> usize {
+    let length = |part: &Option<Vec<u8>>| part.as_ref().map_or(0, Vec::len);
+    200 + length(&record.key) + length(&record.value)
+}
