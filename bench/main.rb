@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "optparse"
+require_relative "apps/suite"
 require_relative "gc/suite"
 require_relative "jobs/suite"
 require_relative "live/suite"
@@ -12,16 +13,16 @@ require_relative "support/run"
 require_relative "web/suite"
 
 # The program behind bin/bench, which describes its use.
-SUITES = { "rails" => Bench::Rails::Suite, "web" => Bench::Web::Suite, "jobs" => Bench::Jobs::Suite,
-           "memory" => Bench::Memory::Suite, "gc" => Bench::Gc::Suite, "streams" => Bench::Streams::Suite,
-           "live" => Bench::Live::Suite }.freeze
+SUITES = { "apps" => Bench::Apps::Suite, "rails" => Bench::Rails::Suite, "web" => Bench::Web::Suite,
+           "jobs" => Bench::Jobs::Suite, "memory" => Bench::Memory::Suite, "gc" => Bench::Gc::Suite,
+           "streams" => Bench::Streams::Suite, "live" => Bench::Live::Suite }.freeze
 
 options = { only: [], quick: false }
 # bin/matrix has its own way to call this.
 typed = [ENV.fetch("CHATON_BENCH_COMMAND", "bin/bench"), *ARGV].join(" ")
 list = false
 parser = OptionParser.new do |opts|
-  opts.banner = "bin/bench rails|web|jobs|streams|live|memory|gc [options] | bin/bench render [FOLDER]"
+  opts.banner = "bin/bench apps|rails|web|jobs|streams|live|memory|gc [options] | bin/bench render [FOLDER]"
   opts.on("--quick", "few short slices, for orientation (5 to 10 minutes)") { options[:quick] = true }
   opts.on("--case NAME", "only this case; may be given again") { |name| options[:only] << name }
   opts.on("--list", "name the cases") { list = true }

@@ -13,7 +13,8 @@ module Bench
   # A web server under measurement: a process on a free port. Subclasses define its command.
   class Server
     ROOT = File.expand_path("../..", __dir__)
-    BOOT_LIMIT_S = 30
+    # A large application on a busy machine takes its time.
+    BOOT_LIMIT_S = 90
     STOP_LIMIT_S = 15
     # There is no event to wait for while a port refuses connections.
     PROBE_EVERY_S = 0.05

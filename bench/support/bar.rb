@@ -28,7 +28,9 @@ module Bench
                    spread_ms: "first to last", deliveries: "deliveries/s", p50_ms: "p50",
                    missed: "missed messages", unreceived: "messages not received", repeated: "repeated",
                    gaps: "gaps", back_p99_ms: "back after p99", back_max_ms: "at most",
-                   failed: "failed requests", lost: "lost jobs" }.freeze
+                   failed: "failed requests", lost: "lost jobs",
+                   cut: "failed by a kill", requests: "requests", responses: "responses",
+                   different: "different", deployed_mb: "after the deploys" }.freeze
   METRIC_UNITS = { p99_ms: " ms", begin_ms: " ms", max_ms: " ms", late_ms: " ms", cpu_us: " µs",
                    pss_mb: " MB", rss_mb: " MB",
                    worker_cpu_us: " µs", start_p99_ms: " ms", peak_mb: " MB", last_mb: " MB", after_mb: " MB",
@@ -36,6 +38,7 @@ module Bench
                    full_rss_mb: " MB", gc_us: " µs", p999_ms: " ms", cpu_s_per_m: " s", single_p50_ms: " ms",
                    single_p99_ms: " ms", disk_p50_ms: " ms", latency_p50_ms: " ms", latency_p99_ms: " ms",
                    read_ahead_mb: " MB", waiting_kb: " KB",
+                   deployed_mb: " MB",
                    grown_mb: " MB", spread_ms: " ms", p50_ms: " ms", back_p99_ms: " ms", back_max_ms: " ms" }.freeze
 
   # One requirement of a case: a figure of Chaton's, alone or as a ratio to the figure of another server.

@@ -31,6 +31,8 @@ module Bench
     :nap_s,       # duration of a nap
     :delay_ms,    # between the server and Redis, each way
     :watch,       # whether new threads and fibers are counted
+    # Apps.
+    :tour, # a class that visits the application
     # Streams.
     :log,         # :kafka or :local; nil: each server says
     :consumer,    # a class of apps/consumers.rb

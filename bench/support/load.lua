@@ -46,6 +46,14 @@ function modes.form()
   wrk.body = "post%5Btitle%5D=A+new+post&post%5Bbody%5D=" .. string.rep("Some+words+of+the+post.+", 10)
 end
 
+-- A new issue of Redmine, with the key that bench/apps/redmine/seed.rb gives.
+function modes.redmine_issue()
+  wrk.method = "POST"
+  wrk.headers["Content-Type"] = "application/json"
+  wrk.headers["X-Redmine-API-Key"] = string.rep("a", 40)
+  wrk.body = '{"issue":{"project_id":1,"tracker_id":1,"priority_id":2,"subject":"A new issue","description":"Some words."}}'
+end
+
 -- The other modes are for apps/arena.ru.
 function modes.baseline()
   rotate({ wrk.format(), post(nil, "20"), post_chunked({ "20" }) })

@@ -5,8 +5,9 @@ require_relative "results"
 module Bench
   # What was measured of one suite in one environment: a section of docs/BENCHMARKS.md.
   class PageSection
-    TITLES = { "rails" => "Rails", "web" => "Web", "jobs" => "Background jobs", "streams" => "Streams",
-               "live" => "Event streams", "memory" => "Memory", "gc" => "Garbage collection" }.freeze
+    TITLES = { "apps" => "Real applications", "rails" => "Rails", "web" => "Web", "jobs" => "Background jobs",
+               "streams" => "Streams", "live" => "Event streams", "memory" => "Memory",
+               "gc" => "Garbage collection" }.freeze
     VERSIONS = %w[ruby yjit puma sidekiq rails redis commit].freeze
 
     attr_reader :suite, :environment

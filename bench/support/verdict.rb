@@ -8,7 +8,7 @@ module Bench
     # Metrics of which the greater figure is the better one.
     GREATER = %w[rate ideal rps steady_rps beside_rps jobs_per_s work_per_cpu_s full_rate mps deliveries].freeze
     # One round is enough to fail these, so they are not shown by their median.
-    WORST = %w[failed lost missed unreceived repeated gaps].freeze
+    WORST = %w[failed cut lost different missed unreceived repeated gaps].freeze
 
     # `failed` has the labels of servers with failed slices, `errors` their messages.
     attr_reader :raw, :a_case, :failed, :errors

@@ -1,0 +1,177 @@
+# frozen_string_literal: true
+
+require "json"
+
+module Bench
+  module Apps
+    # What a visitor of Redmine does: reads 200 pages, and writes by forms and by the API.
+    class RedmineTour
+      PASSWORD = "a pass phrase"
+      KEY = { "X-Redmine-API-Key": "a" * 40 }.freeze
+      JSON_KEY = { **KEY, "Content-Type": "application/json" }.freeze
+      PAGES = 200
+      # Of one kind, so that there are pages of every kind: addresses are of one kind but for their numbers.
+      OF_KIND = 7
+      STARTS = %w[/ /projects /issues /projects/alpha/issues /projects/alpha/wiki /activity /users/1 /admin /my/page
+                  /issues.json /issues.xml /projects.json /issues/3.json?include=journals /robots.txt
+                  /nowhere
+                  /projects/alpha/issues.csv /projects/alpha/issues.pdf /issues/17.pdf /projects/alpha/wiki/Page_3.pdf
+                  /projects/alpha/wiki/Page_3.txt /projects/alpha/activity.atom /projects/alpha/issues.atom
+                  /projects/alpha/issues/gantt /projects/alpha/issues/calendar /projects/alpha/roadmap
+                  /search?q=discount /issues/auto_complete?term=order /stylesheets/application.css
+                  /javascripts/application.js
+                  /favicon.ico /news /projects/alpha/boards /time_entries /time_entries/report].freeze
+      # Of the pages in HTML, whose ETags have a token in them, some are asked for again.
+      HEAD_EVERY = 5
+      # They end the session, or their answer is the moment's.
+      NOT_READ = %r{\A/(?:logout|admin/info)|\A//|/(?:back_url|set_language)}
+      CONTENT = "x" * 70_000
+
+      # @param visitor [Visitor]
+      def initialize(visitor)
+        @visitor = visitor
+      end
+
+      def call
+        log_in
+        crawl
+        files
+        issue
+        wiki
+        refused
+        api
+        @visitor.form("/logout", { "authenticity_token" => token("/my/account") }, name: "log out")
+        @visitor.get("/my/page", name: "logged out")
+        @visitor.answers
+      end
+
+      private
+
+      def token(path) = @visitor.get(path).token
+
+      def log_in
+        @visitor.get("/my/page", name: "not logged in")
+        given = { "authenticity_token" => token("/login"), "username" => "admin" }
+        @visitor.form("/login", { **given, "password" => "wrong" }, name: "wrong password")
+        again = { "authenticity_token" => @visitor.answers.last.token, "password" => PASSWORD }
+        @visitor.form("/login", { **given, **again }, name: "log in")
+      end
+
+      # Breadth first.
+      def crawl
+        queue, seen, kinds = STARTS.dup, STARTS.to_h { |path| [path, true] }, Hash.new(0)
+        read = 0
+        while read < PAGES && (path = queue.shift)
+          read += 1
+          answer = @visitor.get(path)
+          again(path, answer) if !html?(answer) || (read % HEAD_EVERY).zero?
+          links(answer).each do |link|
+            next if seen[link] || link.match?(NOT_READ) || (kinds[kind(link)] += 1) > OF_KIND
+            seen[link] = true
+            queue << link
+          end
+        end
+      end
+
+      # By HEAD, and by its ETag and time if it has them. In feeds is the time at which they were made.
+      def again(path, answer)
+        @visitor.head(path)
+        return if path.include?(".atom")
+        etag, modified = answer.headers.values_at("etag", "last-modified")
+        @visitor.get(path, name: "GET #{path} by etag", "If-None-Match": etag) if etag
+        @visitor.get(path, name: "GET #{path} by time", "If-Modified-Since": modified) if modified
+      end
+
+      def links(answer)
+        return [] unless html?(answer)
+        answer.body.scan(%r{<(?:a|link|script|img)\b([^>]*?)(?:href|src)="(/[^"#]*)([^>]*)})
+          .reject { |before, _, after| "#{before}#{after}".include?("data-method") }
+          .map { |_, link, _| CGI.unescapeHTML(link) }
+      end
+
+      def html?(answer) = answer.headers["content-type"].to_s.start_with?("text/html")
+      def kind(link) = link.sub(/\?.*/, "?").gsub(/\d+/, "N")
+
+      # Pieces of a file, and one that is not there.
+      def files
+        path = "/stylesheets/application.css"
+        @visitor.get(path, name: "a piece", Range: "bytes=100-199")
+        @visitor.get(path, name: "the end", Range: "bytes=-50")
+        @visitor.get(path, name: "no piece", Range: "bytes=99999999-")
+        @visitor.get("/stylesheets/none.css", name: "no file")
+        @visitor.get("/issues?#{"f[]=status_id&" * 100}", name: "a long address")
+      end
+
+      def issue
+        path = new_issue
+        page = @visitor.get(path, name: "the new issue")
+        attachment = page.body[%r{/attachments/download/\d+/a.txt}].to_s
+        @visitor.get(attachment, name: "its file")
+        @visitor.get(attachment, name: "a piece of its file", Range: "bytes=10-19")
+        given = { "_method" => "patch", "authenticity_token" => page.token, "issue[notes]" => "Done? *Yes*.",
+                  "issue[status_id]" => "2", "issue[done_ratio]" => "40" }
+        @visitor.multipart(path, given, files: { "attachments[1][file]" => ["b.txt", "small"] }, name: "edit")
+        @visitor.get(path, name: "the edited issue")
+        @visitor.form("/issues/preview", { "authenticity_token" => page.token, "text" => "h1. *x*" }, name: "preview")
+        @visitor.form(path, { "_method" => "delete", "authenticity_token" => page.token }, name: "delete")
+        @visitor.get(path, name: "the deleted issue")
+      end
+
+      # @return [String] its path
+      def new_issue
+        form = token("/projects/alpha/issues/new")
+        upload = { "Content-Type": "application/octet-stream", "X-CSRF-Token": form }
+        path = "/uploads.js?attachment_id=1&filename=a.txt"
+        uploaded = @visitor.call("POST", path, CONTENT, chunks: true, name: "upload", **upload)
+        fields = { "issue[tracker_id]" => "1", "issue[subject]" => "Größe × 2", "issue[status_id]" => "1",
+                   "issue[description]" => "Line\r\n\r\nüber *it*", "issue[priority_id]" => "2",
+                   "issue[is_private]" => "0", "attachments[1][token]" => uploaded.body[/\d+\.\h{64}/].to_s,
+                   "attachments[1][filename]" => "a.txt" }
+        @visitor.multipart("/projects/alpha/issues", { **fields, "authenticity_token" => form }, name: "new issue")
+        @visitor.answers.last.location
+      end
+
+      def wiki
+        path = "/projects/alpha/wiki/Fresh"
+        form = @visitor.get("#{path}/edit", name: "edit a page")
+        given = { "_method" => "put", "authenticity_token" => form.token, "content[comments]" => "New" }
+        { "new page" => ["0", "h1. Fresh\r\n\r\nüber\r\n"], "edited page" => ["1", "h1. Fresher"],
+          "too late" => ["1", "late"] }.each do |name, (version, text)|
+          @visitor.form(path, { **given, "content[version]" => version, "content[text]" => text }, name:)
+          @visitor.get(path, name: "after #{name}")
+        end
+        @visitor.get("#{path}/history", name: "history")
+        @visitor.get("#{path}/diff?version=2&version_from=1", name: "difference")
+      end
+
+      # What the application or Rails refuses.
+      def refused
+        @visitor.form("/projects/alpha/issues", { "issue[subject]" => "x" }, name: "without a token")
+        given = { "authenticity_token" => token("/my/account") }
+        @visitor.form("/projects/alpha/issues", { **given, "issue[subject]" => "" }, name: "without a subject")
+        @visitor.form("/projects/alpha/wiki/Fresh", { "a[b]" => "1", "a" => "2" }, name: "bad parameters")
+        @visitor.get("/issues?f[]=1&f=%ZZ", name: "a bad query")
+        @visitor.get("/issues/17", name: "what is not known", Accept: "application/unknown")
+        @visitor.call("DELETE", "/issues/999999", nil, name: "delete what is not there")
+      end
+
+      def api
+        given = { issue: { project_id: 1, tracker_id: 1, subject: "By API \u{1F431}", priority_id: 2 } }
+        created = @visitor.call("POST", "/issues.json", JSON.generate(given), name: "create by API", **JSON_KEY)
+        path = "/issues/#{JSON.parse(created.body).dig("issue", "id")}.json"
+        change = JSON.generate(issue: { notes: "More", done_ratio: 50 })
+        @visitor.call("PUT", path, change, name: "change by API", **JSON_KEY)
+        @visitor.get("#{path}?include=journals", name: "read by API", **KEY)
+        @visitor.call("PUT", path, JSON.generate(issue: { subject: "" }), name: "invalid by API", **JSON_KEY)
+        @visitor.call("POST", "/issues.json", "{", name: "bad JSON", **JSON_KEY)
+        @visitor.call("POST", "/issues.xml", "<issue><project_id>1</project_id><subject>By XML</subject></issue>",
+                      name: "create by XML", **KEY, "Content-Type": "application/xml")
+        @visitor.call("POST", "/uploads.json?filename=c.txt", CONTENT,
+                      name: "upload by API", **KEY, "Content-Type": "application/octet-stream")
+        @visitor.call("DELETE", path, nil, name: "delete by API", **KEY)
+        @visitor.get(path, name: "deleted by API", **KEY)
+        @visitor.get("/users.json", name: "a wrong key", "X-Redmine-API-Key": "b" * 40)
+      end
+    end
+  end
+end

@@ -1,0 +1,103 @@
+# frozen_string_literal: true
+
+require_relative "../peers/chaton"
+require_relative "../peers/puma"
+
+module Bench
+  module Apps
+    # A server with a real application, in the application's bundle and on a copy of its data.
+    module Application
+      # Longest wait for a deploy.
+      DEPLOY_LIMIT_S = 120
+
+      # @param app [Redmine]
+      # @param kept [Boolean] whether it goes on after a case until {#close}: it boots for many seconds
+      def initialize(app, kept: false, **given)
+        super(**given)
+        @app = app
+        @kept = kept
+      end
+
+      attr_reader :app
+
+      def start(*)
+        return self if pid
+        @variables = @app.environment(self.class::GEM)
+        super(@app.rackup, folder: File.dirname(@app.rackup))
+      end
+
+      def stop = @kept ? nil : close
+      def close = Server.instance_method(:stop).bind_call(self)
+
+      # @return [Array<Integer>] process ids of the workers
+      def worker_pids = tree.pids.select { |one| File.read("/proc/#{one}/cmdline").match?(self.class::WORKER) }
+
+      # Replaces all workers while requests go on.
+      def deploy
+        before = booted
+        deploy_now
+        wait_until("all workers are new") { booted >= before + @workers }
+      end
+
+      # Kills one, and waits until another one has come in its place.
+      def kill_worker
+        before = booted
+        Process.kill(:KILL, worker_pids.first)
+        wait_until("another worker is there") { booted > before }
+      end
+
+      private
+
+      # Each server writes a line for each worker that has booted.
+      def booted = log.scan(self.class::BOOTED).size
+      def environment = { **super, **@variables.to_h }
+
+      def wait_until(what)
+        deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + DEPLOY_LIMIT_S
+        until yield
+          late = Process.clock_gettime(Process::CLOCK_MONOTONIC) > deadline
+          raise "#{label}: waited too long until #{what}:\n#{log}" if late
+          sleep Server::PROBE_EVERY_S
+        end
+      end
+    end
+
+    # Chaton with its defaults.
+    class AppChaton < Chaton
+      prepend Application
+      GEM = "chaton"
+      WORKER = /worker \d/
+      BOOTED = /worker ready/
+      # Bundler makes no command for a gem of a folder.
+      PROGRAM = ["bundle", "exec", "ruby", "#{ROOT}/exe/chaton"].freeze
+
+      private
+
+      def command(rackup, port)
+        [*PROGRAM, rackup, "-C", "-", "--control-socket", socket, "-b", address(port, "https"), "-e", "production",
+         "-w", @workers.to_s]
+      end
+
+      def socket = @log ? File.join(File.dirname(@log), "control.sock") : "SOCKET"
+
+      def deploy_now
+        done = system(environment, *PROGRAM, "restart", "--wait", "--control-socket", socket,
+                      chdir: File.dirname(@app.rackup), out: File::NULL)
+        raise "the restart was given up:\n#{log}" unless done
+      end
+    end
+
+    # Puma, which replaces its workers one after another on USR1.
+    class AppPuma < Puma
+      prepend Application
+      GEM = "puma"
+      WORKER = /cluster worker/
+      BOOTED = /Worker \d+ .*booted/
+
+      private
+
+      def command(...) = ["bundle", "exec", *super.drop(2)]
+      def deploy_now = Process.kill(:USR1, pid)
+    end
+  end
+end

@@ -1,0 +1,102 @@
+# frozen_string_literal: true
+
+require_relative "../support/bar"
+require_relative "../support/case"
+require_relative "../web/case_run"
+require_relative "answers"
+require_relative "deploys"
+require_relative "redmine"
+require_relative "redmine/tour"
+require_relative "servers"
+require_relative "summary"
+
+module Bench
+  # Real applications on Chaton and on Puma.
+  module Apps
+    # `bin/apps`; Bench::Run calls its methods.
+    module Suite
+      REDMINE = Redmine.instance
+      CONNECTIONS = [4, 10, 50].freeze
+      # What `rails new` has given Puma, and what is often set.
+      PUMA_THREADS = %w[3:3 5:5 16:16].freeze
+      # Limits of --quick: a run for orientation, too short to be cited.
+      QUICK = { rounds: 1, seconds: 2 }.freeze
+
+      module_function
+
+      def name = "apps"
+      def programs = %w[wrk rails]
+      def charts = []
+      def summary(results) = Summary.new(results)
+      def cases = @cases ||= [answers, deploys, *[0, 2].flat_map { |workers| loads(workers) }]
+
+      # Puma is asked first, and at the end again.
+      def answers
+        puma = AppPuma.new(REDMINE, threads: "5:5")
+        Case.new(name: "redmine-answers", title: "Redmine: 200 pages, forms, API, files", kind: Answers, rounds: 1,
+                 tour: RedmineTour, servers: [puma, AppChaton.new(REDMINE), puma], shows: %i[responses different],
+                 bars: [Bar.at_most(:different, 0, against: nil, of: "chaton")])
+      end
+
+      def deploys
+        Case.new(name: "redmine-deploys", title: "Redmine, c=20, 2 workers: three deploys, and a `kill -9` of a worker",
+                 kind: Deploys, rounds: 3, path: Redmine::ROUTES[1].path, connections: 20,
+                 servers: [AppChaton.new(REDMINE, workers: 2), AppPuma.new(REDMINE, workers: 2, threads: "5:5")],
+                 shows: %i[failed cut requests pss_mb deployed_mb],
+                 bars: [Bar.at_most(:failed, 0, against: nil), Bar.at_most(:cut, 20, against: nil),
+                        Bar.at_most(:pss_mb, 0.95), Bar.at_most(:deployed_mb, 0.95)])
+      end
+
+      # Each server boots once for all its rows.
+      def loads(workers)
+        servers = [AppChaton.new(REDMINE, kept: true, workers:), *pumas(workers)]
+        Redmine::ROUTES.product(CONNECTIONS).map do |route, connections|
+          processes = workers.zero? ? "1 process" : "#{workers} workers"
+          Case.new(name: ["redmine", route.name, *("w#{workers}" if workers > 0), "c#{connections}"].join("-"),
+                   title: "Redmine, #{route.title}, c=#{connections}, #{processes}", group: "loads",
+                   rackup: REDMINE.rackup, path: route.path, mode: route.mode, connections:, servers:,
+                   scouts: 2, rounds: 3, seconds: 5, warmup_s: 1, shows: %i[rps p99_ms pss_mb], bars: bars(workers))
+        end
+      end
+
+      def pumas(workers)
+        PUMA_THREADS.flat_map do |threads|
+          [nil, *(PINNED_CORE if workers.zero?)].map do |core|
+            AppPuma.new(REDMINE, kept: true, workers:, threads:, core:)
+          end
+        end
+      end
+
+      def bars(workers)
+        [Bar.at_least(:rps, 1.0, against: :fastest), Bar.at_most(:p99_ms, 0.75, against: :fastest),
+         Bar.at_most(:pss_mb, workers.zero? ? 1.05 : 0.95, against: :fastest)]
+      end
+
+      # @return [Hash{Symbol => Object}] the raw results
+      def measure(a_case, quick:, progress:)
+        REDMINE.prepare
+        stop_others(a_case.servers)
+        a_case = shortened(a_case) if quick
+        (a_case.kind || Web::CaseRun).new(a_case, ->(*slice) { progress.call(line(*slice)) }).run
+          .merge(versions: REDMINE.versions)
+      end
+
+      def shortened(a_case)
+        a_case.dup.tap { |short| QUICK.each { |name, most| short[name] = [short[name], most].compact.min } }
+      end
+
+      def stop_others(servers)
+        (@up.to_a - servers).each(&:close)
+        at_exit { @up.each(&:close) } unless @up
+        @up = servers
+      end
+
+      def line(a_case, figures, round)
+        shown = figures.slice(:rps, :p99_ms, :cpu_us, :pss_mb, :errors, :responses, :different, :failed, :cut,
+                              :requests, :deployed_mb, :error)
+        format("%d/%d  %-24s %s", round + 1, a_case.rounds, figures[:server],
+               shown.map { |metric, value| "#{metric} #{value}" }.join("  "))
+      end
+    end
+  end
+end

@@ -1,0 +1,38 @@
+# frozen_string_literal: true
+
+require_relative "../support/report"
+require_relative "../web/load_verdict"
+
+module Bench
+  module Apps
+    # The table of real applications.
+    class Summary < Report
+      MEDIAN_BAR = Bar.at_least(:rps, 1.15)
+      NOTES = <<~TEXT
+        Redmine from Debian's package, in its own bundle, in production, on PostgreSQL; each server has a copy of the same data
+        (240 issues). Chaton has its defaults; of six Pumas (3, 5 or 16 threads, pinned to a core or not; three with two workers),
+        the two that are fastest in a short slice are measured beside it, in turns. The first row compares status, headers and
+        bodies of every response with Puma's, but for tokens, times and framing; the last of its servers is Puma again. Deploys are
+        `chaton restart --wait` and Puma's USR1. Memory is the sum over all processes with shared pages counted once (PSS).
+      TEXT
+
+      # @param results [Results]
+      def initialize(results) = super(results, title: "Real applications", cases: Suite.cases, notes: NOTES)
+
+      # @return [String]
+      def table = [super, *median_row].join("\n")
+
+      private
+
+      def verdict(a_case, raw) = (a_case.group ? Web::LoadVerdict : Verdict).new(a_case, raw)
+
+      def median_row
+        loads = verdicts.select { |verdict| verdict.a_case.group }
+        return [] if loads.empty?
+        figure = Bench.median(loads.map { |verdict| verdict.figure(verdict.a_case.bars.first) })
+        [cells("median of the #{loads.size} cells under load", "", "", MEDIAN_BAR.describe(figure),
+               mark(MEDIAN_BAR.met_by?(figure)))]
+      end
+    end
+  end
+end
