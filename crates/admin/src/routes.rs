@@ -39,7 +39,7 @@ pub(crate) async fn answer(
             None => Answer {
                 status: 200,
                 content_type: metrics::CONTENT_TYPE,
-                body: state.metrics().await,
+                body: state.metrics().await.encode(),
                 cookie: None,
                 to_known_client: !listener.open,
             },

@@ -19,7 +19,7 @@ use crate::dashboard::history::History;
 use crate::dashboard::sessions::Sessions;
 use crate::dashboard::stored_jobs::{JobSource, StoredJobs};
 use crate::health::{self, boot_ms};
-use crate::metrics::Scrape;
+use crate::metrics::{Metrics, Surroundings};
 use crate::process_reader::ProcessReader;
 use crate::queues::{QueueReader, QueueSource};
 use crate::tree::TreeReport;
@@ -97,22 +97,22 @@ impl State {
         Ok(())
     }
 
-    /// The text of `/metrics`.
-    pub(crate) async fn metrics(&self) -> String {
+    /// What `/metrics` and StatsD get.
+    pub(crate) async fn metrics(&self) -> Metrics {
         let store = match &self.queues {
             Some(queues) => Some(queues.read().await.ok()),
             None => None,
         };
         let (report, _) = self.report();
         let readiness = health::ready(&report, &self.scoreboard, &self.config, None, boot_ms());
-        let roles: Vec<_> =
-            readiness.roles.iter().map(|(role, found)| (role.as_str(), found.ready)).collect();
-        let mut scrape = Scrape::read(&report, &self.scoreboard, &roles);
-        scrape.store = store;
-        scrape.statsd = self.config.statsd.as_ref().map(|_| self.statsd.read());
-        scrape.processes = self.process_memory.lock().read(&report);
-        // Nothing is written but memory, which does not fail.
-        scrape.encode().unwrap_or_default()
+        let ready = readiness.roles.iter().map(|(role, found)| (role.clone(), found.ready));
+        let around = Surroundings {
+            ready: ready.collect(),
+            statsd: self.config.statsd.as_ref().map(|_| self.statsd.read()),
+            processes: self.process_memory.lock().read(&report),
+            store,
+        };
+        Metrics::read(&report, &self.scoreboard, &around)
     }
 
     /// The last report, and how long ago it came.

@@ -11,13 +11,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use tokio::net::{lookup_host, UdpSocket};
 use tokio::time::{interval, timeout, MissedTickBehavior};
 
+use chaton_core::process::table::Kind;
+
 use crate::config::StatsdConfig;
+use crate::metrics::{Family, Labels, Value};
 use crate::state::State;
 
 /// Bytes of a datagram at most: what an Ethernet frame holds with IPv6 and some room for a tunnel.
 const DATAGRAM_BYTES_MAX: usize = 1432;
-/// The prefix of all metrics, which StatsD writes with a point.
-const PREFIX: &str = "chaton_";
 
 /// Sends for as long as the runtime lives. What was counted before belongs to an earlier process of the
 /// endpoint, unless this is the first one.
@@ -26,14 +27,14 @@ pub(crate) async fn run(config: &StatsdConfig, state: &State, first: bool) {
     if !first {
         // A report has counts, too.
         state.reported.notified().await;
-        lines.read(&state.metrics().await);
+        lines.read(&state.metrics().await.0);
     }
     let mut ticks = interval(config.interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks.tick().await;
     loop {
         ticks.tick().await;
-        let datagrams = datagrams(lines.read(&state.metrics().await));
+        let datagrams = datagrams(lines.read(&state.metrics().await.0));
         match timeout(config.interval, send(&config.address, &datagrams)).await {
             Ok(Ok(sent)) => {
                 state.statsd.sent.fetch_add(sent, Relaxed);
@@ -78,7 +79,7 @@ fn datagrams(lines: Vec<String>) -> Vec<String> {
     datagrams
 }
 
-/// Makes lines of StatsD from the text of a scrape.
+/// Makes lines of StatsD.
 struct StatsdLines {
     tags: bool,
     /// Values of counters at the last time, by name and labels. Series are bounded, and so is this.
@@ -90,30 +91,38 @@ impl StatsdLines {
         Self { tags, before: HashMap::new() }
     }
 
-    fn read(&mut self, text: &str) -> Vec<String> {
-        let (mut kind, mut lines) = ("", Vec::new());
-        for line in text.lines() {
-            if let Some(typed) = line.strip_prefix("# TYPE ") {
-                kind = typed.rsplit(' ').next().unwrap_or_default();
-            } else if let Some(sample) = Sample::parse(line, kind) {
-                let Sample { series, name, labels, counts, value } = sample;
-                let sent = if counts { self.since(series, value) } else { value };
-                // A gauge with a sign would be added to the one before.
-                if sent > 0.0 || !counts && sent == 0.0 {
-                    lines.push(self.line(&name, &labels, sent, if counts { "c" } else { "g" }));
+    fn read(&mut self, metrics: &[Family]) -> Vec<String> {
+        let mut lines = Vec::new();
+        for family in metrics {
+            let under = if family.unit.is_empty() { "" } else { "_" };
+            let name = format!("chaton.{}{under}{}", family.name, family.unit);
+            for (labels, value) in &family.series {
+                let samples = match value {
+                    Value::Number(number) => vec![(name.clone(), *number)],
+                    Value::Times(times) => vec![
+                        (format!("{name}.sum"), times.sum_ns as f64 / 1e9),
+                        (format!("{name}.count"), times.count() as f64),
+                    ],
+                };
+                for (name, value) in samples {
+                    lines.extend(self.sample(&name, labels, value, family.kind != Kind::Gauge));
                 }
             }
         }
         lines
     }
 
+    /// `counts`: it only grows.
+    fn sample(&mut self, name: &str, labels: &Labels, value: f64, counts: bool) -> Option<String> {
+        let sent = if counts { self.since(format!("{name}{labels:?}"), value) } else { value };
+        // A gauge with a sign would be added to the one before.
+        let said = sent > 0.0 || !counts && sent == 0.0;
+        said.then(|| self.line(name, labels, sent, if counts { "c" } else { "g" }))
+    }
+
     /// What has come since the last time. A counter of a worker begins anew with the next one.
-    fn since(&mut self, series: &str, value: f64) -> f64 {
-        let Some(before) = self.before.get_mut(series) else {
-            self.before.insert(series.to_owned(), value);
-            return value;
-        };
-        let before = std::mem::replace(before, value);
+    fn since(&mut self, series: String, value: f64) -> f64 {
+        let before = self.before.insert(series, value).unwrap_or(0.0);
         if value < before {
             value
         } else {
@@ -121,10 +130,10 @@ impl StatsdLines {
         }
     }
 
-    fn line(&self, name: &str, labels: &[(&str, String)], value: f64, kind: &str) -> String {
+    fn line(&self, name: &str, labels: &Labels, value: f64, kind: &str) -> String {
         if self.tags {
             let tags: Vec<_> =
-                labels.iter().map(|(name, value)| format!("{name}:{value}")).collect();
+                labels.iter().map(|(name, value)| format!("{name}:{}", tag(value))).collect();
             let tags =
                 if tags.is_empty() { String::new() } else { format!("|#{}", tags.join(",")) };
             return format!("{name}:{value}|{kind}{tags}");
@@ -134,103 +143,66 @@ impl StatsdLines {
     }
 }
 
+/// A value of a tag, without what means something in a line.
+fn tag(value: &str) -> String {
+    value.replace(|c: char| c.is_control() || matches!(c, '|' | ',' | '#' | '@'), "_")
+}
+
 /// A part of a name: points would divide it.
 fn part(value: &str) -> String {
     let keep = |c: char| if c.is_alphanumeric() || c == '-' { c } else { '_' };
     value.chars().map(keep).collect()
 }
 
-/// One line of a scrape.
-struct Sample<'a> {
-    /// Name and labels as they were.
-    series: &'a str,
-    /// As StatsD has it.
-    name: String,
-    /// The values without what means something in a line of StatsD.
-    labels: Vec<(&'a str, String)>,
-    /// Whether it only grows.
-    counts: bool,
-    value: f64,
-}
-
-impl<'a> Sample<'a> {
-    /// `None` for a comment and a bucket.
-    fn parse(line: &'a str, kind: &str) -> Option<Self> {
-        let (series, value) = line.rsplit_once(' ').filter(|_| !line.starts_with('#'))?;
-        let (full, labels) = series.split_once('{').unwrap_or((series, ""));
-        let name = full.strip_prefix(PREFIX)?;
-        let name = match kind {
-            "histogram" => match name.rsplit_once('_')? {
-                (name, end @ ("count" | "sum")) => format!("{name}.{end}"),
-                _ => return None,
-            },
-            _ => name.strip_suffix("_total").unwrap_or(name).to_owned(),
-        };
-        let (name, value) = (format!("chaton.{name}"), value.parse().ok()?);
-        Some(Self { series, name, labels: parse_labels(labels), counts: kind != "gauge", value })
-    }
-}
-
-/// The labels of `name="value",…}`, whose values have escaped quotes, backslashes and line ends.
-fn parse_labels(mut rest: &str) -> Vec<(&str, String)> {
-    let mut labels = Vec::new();
-    while let Some((name, after)) = rest.split_once("=\"") {
-        let (mut value, mut escaped, mut end) = (String::new(), false, after.len());
-        for (at, c) in after.char_indices() {
-            match c {
-                '"' if !escaped => {
-                    end = at + 1;
-                    break;
-                }
-                '\\' if !escaped => escaped = true,
-                _ => {
-                    let newline = escaped && c == 'n';
-                    let means = c.is_control() || matches!(c, '|' | ',' | '#' | '@');
-                    value.push(if newline || means { '_' } else { c });
-                    escaped = false;
-                }
-            }
-        }
-        labels.push((name.trim_start_matches(','), value));
-        rest = &after[end..];
-    }
-    labels
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use chaton_core::process::counters::TimeTotals;
 
-    const FIRST: &str = "# HELP chaton_jobs Runs.\n# TYPE chaton_jobs counter\n\
-        chaton_jobs_total{class=\"A::B\",queue=\"lo|w, \\\"x\\\"\\n\",result=\"done\"} 3\n\
-        # TYPE chaton_requests_shed counter\nchaton_requests_shed_total 0\n\
-        # TYPE chaton_job_run_time_seconds histogram\n\
-        chaton_job_run_time_seconds_sum{class=\"A\"} 1.5\n\
-        chaton_job_run_time_seconds_count{class=\"A\"} 2\n\
-        chaton_job_run_time_seconds_bucket{le=\"1.0\",class=\"A\"} 2\n\
-        # TYPE chaton_queued gauge\nchaton_queued{worker=\"0\"} 7\nchaton_queued{worker=\"1\"} 0\n# EOF\n";
+    fn first() -> Vec<Family> {
+        let family = |name, kind, unit, series| Family { name, kind, unit, help: "", series };
+        let ended = vec![
+            ("class", "A::B".to_owned()),
+            ("queue", "lo|w, \"x\"\n".to_owned()),
+            ("result", "done".to_owned()),
+        ];
+        let mut times = TimeTotals { sum_ns: 1_500_000_000, ..TimeTotals::default() };
+        times.buckets[9] = 2;
+        let ran = vec![(vec![("class", "A".to_owned())], Value::Times(times))];
+        let queued = [("0", 7.0), ("1", 0.0)]
+            .map(|(worker, number)| (vec![("worker", worker.to_owned())], Value::Number(number)));
+        vec![
+            family("jobs", Kind::Counter, "", vec![(ended, Value::Number(3.0))]),
+            family("requests_shed", Kind::Counter, "", vec![(vec![], Value::Number(0.0))]),
+            family("job_run_time", Kind::Histogram, "seconds", ran),
+            family("queued", Kind::Gauge, "", queued.into()),
+        ]
+    }
 
     #[test]
     fn counters_are_sent_as_what_has_come_since() {
         let mut lines = StatsdLines::new(true);
-        let first = [
+        let sent = [
             "chaton.jobs:3|c|#class:A::B,queue:lo_w_ \"x\"_,result:done",
             "chaton.job_run_time_seconds.sum:1.5|c|#class:A",
             "chaton.job_run_time_seconds.count:2|c|#class:A",
             "chaton.queued:7|g|#worker:0",
             "chaton.queued:0|g|#worker:1",
         ];
-        assert_eq!(lines.read(FIRST), first);
-        assert_eq!(lines.read(FIRST), first[3..], "nothing has come");
-        let more = FIRST.replace("_sum{class=\"A\"} 1.5", "_sum{class=\"A\"} 1.75");
+        assert_eq!(lines.read(&first()), sent);
+        assert_eq!(lines.read(&first()), sent[3..], "nothing has come");
+        let mut more = first();
+        if let Value::Times(times) = &mut more[2].series[0].1 {
+            times.sum_ns += 250_000_000;
+        }
         assert_eq!(lines.read(&more)[0], "chaton.job_run_time_seconds.sum:0.25|c|#class:A");
-        let anew = more.replace("} 3\n", "} 2\n");
-        assert!(lines.read(&anew)[0].starts_with("chaton.jobs:2|c"), "another worker counts");
+        more[0].series[0].1 = Value::Number(2.0);
+        assert!(lines.read(&more)[0].starts_with("chaton.jobs:2|c"), "another worker counts");
     }
 
     #[test]
     fn without_tags_labels_are_parts_of_the_name() {
-        let lines = StatsdLines::new(false).read(FIRST);
+        let lines = StatsdLines::new(false).read(&first());
         assert_eq!(lines[0], "chaton.jobs.class.A__B.queue.lo_w___x__.result.done:3|c");
         assert_eq!(lines[3], "chaton.queued.worker.0:7|g");
     }
@@ -249,7 +221,7 @@ mod tests {
     #[test]
     fn every_metric_can_be_sent() {
         let text = crate::metrics::sample().unwrap();
-        let lines = StatsdLines::new(true).read(&text);
+        let lines = StatsdLines::new(true).read(&crate::metrics::sample_metrics().unwrap().0);
         for gauge in
             text.lines().filter(|line| line.starts_with("# TYPE ") && line.ends_with(" gauge"))
         {

@@ -32,6 +32,7 @@ use crate::pool::quantum::CpuTimes;
 use crate::pool::queue::{QueueLimits, WorkQueue};
 use crate::pool::state::{PoolState, PoolTotals};
 use crate::pool::thread_record::ThreadRecord;
+use crate::process::counters::WorkCounters;
 use crate::process::events::{SupportEvent, SupportEvents};
 use crate::process::scoreboard::{Scoreboard, WorkerGauges};
 use crate::settings::{millis_as_ns, seconds, seconds_as_ns};
@@ -250,6 +251,11 @@ impl Pool {
     /// This worker's gauges.
     pub fn gauges(&self) -> &WorkerGauges {
         self.scoreboard.slot(self.settings.slot)
+    }
+
+    /// What the workers of its slot have done.
+    pub fn counters(&self) -> &WorkCounters {
+        self.scoreboard.counters(self.settings.slot)
     }
 
     /// The work that every thread is running now.

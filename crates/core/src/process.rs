@@ -8,3 +8,5 @@ pub mod in_flight;
 pub mod late_reports;
 pub mod scoreboard;
 pub mod supervisor_watch;
+pub mod table;
+pub mod times;

@@ -16,6 +16,7 @@ use std::time::Duration;
 use chaton_core::event_fd::EventFd;
 use chaton_core::process::counters::LiveCounters;
 use chaton_core::process::scoreboard::OwnGauges;
+use chaton_core::process::table::Counter;
 use chaton_embedded::Result;
 use parking_lot::{Condvar, Mutex};
 use rustc_hash::FxHashMap;
@@ -308,7 +309,7 @@ impl Hub {
         let _ = self.gauges.set(gauges);
     }
 
-    fn count(&self, counter: impl FnOnce(&LiveCounters) -> &AtomicU64, n: usize) {
+    fn count(&self, counter: impl FnOnce(&LiveCounters) -> &Counter, n: usize) {
         if let Some(gauges) = self.gauges.get() {
             counter(&gauges.counters().live).fetch_add(n as u64, Relaxed);
         }
@@ -318,14 +319,16 @@ impl Hub {
     fn show_open(&self, open: usize) {
         if let Some(gauges) = self.gauges.get() {
             gauges.event_streams.store(open as u64, Relaxed);
+            gauges.counters().live.open.store(open as u64, Relaxed);
         }
     }
 
     /// Shows what the log keeps.
     pub(crate) fn show_history(&self, extent: &Extent) {
         if let Some(gauges) = self.gauges.get() {
-            gauges.history_messages.store(extent.messages(), Relaxed);
-            gauges.history_bytes.store(extent.bytes, Relaxed);
+            let live = &gauges.counters().live;
+            live.history_messages.store(extent.messages(), Relaxed);
+            live.history_bytes.store(extent.bytes, Relaxed);
         }
     }
 
@@ -335,7 +338,7 @@ impl Hub {
         let (read, all) = (self.read(), self.subscribed.lock());
         let each = all.by_name.values().flat_map(|of_name| of_name.values());
         let lag = each.map(|subscriber| subscriber.lag(read)).max().unwrap_or(0);
-        gauges.event_stream_lag.store(lag, Relaxed);
+        gauges.counters().live.lag.store(lag, Relaxed);
         lag
     }
 

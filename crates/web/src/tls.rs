@@ -9,11 +9,13 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use ::ring::digest::{digest, Digest, SHA256};
 use chaton_core::log;
+use chaton_core::process::counters::CertificateCounters;
 use chaton_core::process::scoreboard::OwnGauges;
 use parking_lot::Mutex;
 use rustls::client::verify_server_name;
@@ -327,7 +329,9 @@ impl TlsListener {
         let served: Vec<_> = served.filter_map(|(one, cert)| Some(((*one)?, cert))).collect();
         if let Some(own) = &self.gauges {
             for (validity, cert) in &served {
-                own.set_certificate(&self.label, &cert.to_string_lossy(), validity.until_s());
+                let certificate =
+                    own.named::<CertificateCounters>(&self.label, &cert.to_string_lossy());
+                certificate.not_after.store(validity.until_s(), Relaxed);
             }
         }
         let first = served.iter().min();

@@ -3,11 +3,37 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
-use chaton_core::process::scoreboard::Scoreboard;
+use chaton_core::process::counters::{HeapGauges, LiveCounters, TopicCounters};
+use chaton_core::process::scoreboard::{Scoreboard, WorkerGauges};
+use chaton_core::process::table::{Reading, Row, Table};
 use chaton_memory::eden::EdenReason;
 use magnus::{function, method, prelude::*, Error, RArray, RHash, RModule, RString, Ruby};
 
 use crate::error;
+
+/// Sets what a table shows; histograms are for the metrics only.
+fn set_rows<T: Table>(
+    ruby: &Ruby,
+    hash: RHash,
+    totals: &T::Totals,
+    shows: fn(&Row<T::Totals>) -> bool,
+) -> Result<(), Error> {
+    for row in T::ROWS.iter().filter(|row| shows(row)) {
+        match (row.read)(totals) {
+            Reading::Number(number) => hash.aset(ruby.to_symbol(row.key), number)?,
+            Reading::Seconds(seconds) => hash.aset(ruby.to_symbol(row.key), seconds)?,
+            Reading::Times(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Sets the figures of a worker's heap.
+pub fn set_heap(ruby: &Ruby, hash: RHash, heap: &HeapGauges) -> Result<(), Error> {
+    let totals = HeapGauges::sum([heap].into_iter());
+    set_rows::<HeapGauges>(ruby, hash, &totals, |_| true)?;
+    hash.aset(ruby.to_symbol("eden_reason"), EdenReason::of(totals.eden_reason).word())
+}
 
 /// The scoreboard as a Ruby object. Forked children use it too, so it is no
 /// [`crate::handle::Handle`].
@@ -61,35 +87,25 @@ impl RbScoreboard {
         let hash = ruby.hash_new();
         let flag = |gauge: &std::sync::atomic::AtomicU32| gauge.load(Relaxed) != 0;
         hash.aset(ruby.to_symbol("pid"), slot.pid.load(Relaxed))?;
-        hash.aset(ruby.to_symbol("connections"), slot.connections.load(Relaxed))?;
-        hash.aset(ruby.to_symbol("queued"), slot.queued.load(Relaxed))?;
-        hash.aset(ruby.to_symbol("running"), slot.running.load(Relaxed))?;
-        hash.aset(ruby.to_symbol("threads"), slot.threads.load(Relaxed))?;
-        hash.aset(ruby.to_symbol("queue_age_ms"), slot.queue_age_ms.load(Relaxed))?;
+        let totals = WorkerGauges::sum([slot].into_iter());
+        set_rows::<WorkerGauges>(ruby, hash, &totals, |row| !row.name.is_empty())?;
         hash.aset(ruby.to_symbol("hogged"), flag(&slot.hogged))?;
         hash.aset(ruby.to_symbol("accepting"), flag(&slot.accepting))?;
         hash.aset(ruby.to_symbol("replaced"), slot.is_replaced())?;
         hash.aset(ruby.to_symbol("requests_total"), slot.requests_total.load(Relaxed))?;
         hash.aset(ruby.to_symbol("shed_total"), slot.shed_total.load(Relaxed))?;
         hash.aset(ruby.to_symbol("finished_total"), slot.finished_total.load(Relaxed))?;
-        for (name, gauge) in slot.heap.gauges() {
-            hash.aset(ruby.to_symbol(name), gauge.load(Relaxed))?;
-        }
-        let reason = EdenReason::of(slot.heap.eden_reason.load(Relaxed));
-        hash.aset(ruby.to_symbol("eden_reason"), reason.word())?;
+        set_heap(ruby, hash, &rb_self.0.counters(index).heap)?;
         Ok(hash)
     }
 
     fn topics(ruby: &Ruby, rb_self: &Self) -> Result<RArray, Error> {
         let rows = ruby.ary_new();
-        for one in rb_self.0.topics() {
+        for ((topic, group), totals) in rb_self.0.totals::<TopicCounters>() {
             let row = ruby.hash_new();
-            row.aset(ruby.to_symbol("topic"), one.topic)?;
-            row.aset(ruby.to_symbol("group"), one.group)?;
-            row.aset(ruby.to_symbol("lag"), one.lag)?;
-            row.aset(ruby.to_symbol("partitions"), one.partitions)?;
-            row.aset(ruby.to_symbol("stopped"), one.stopped)?;
-            row.aset(ruby.to_symbol("paused"), one.paused)?;
+            row.aset(ruby.to_symbol("topic"), topic)?;
+            row.aset(ruby.to_symbol("group"), group)?;
+            set_rows::<TopicCounters>(ruby, row, &totals, |_| true)?;
             rows.push(row)?;
         }
         Ok(rows)
@@ -98,9 +114,8 @@ impl RbScoreboard {
     /// Event streams in all workers.
     fn event_streams(ruby: &Ruby, rb_self: &Self) -> Result<RHash, Error> {
         let hash = ruby.hash_new();
-        for (name, figure) in rb_self.0.event_streams().figures() {
-            hash.aset(ruby.to_symbol(name), figure)?;
-        }
+        let totals = rb_self.0.total(|counters| &counters.live);
+        set_rows::<LiveCounters>(ruby, hash, &totals, |_| true)?;
         Ok(hash)
     }
 

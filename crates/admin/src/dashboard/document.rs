@@ -5,8 +5,12 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
 use chaton_core::clock::wall_s;
-use chaton_core::process::counters::{TimeTotals, BOUNDS_S};
-use chaton_core::process::scoreboard::Scoreboard;
+use chaton_core::process::counters::{
+    ClassCounters, HeapGauges, LiveCounters, Named, RequestCounters, TimeTotals, TopicCounters,
+    BOUNDS_S,
+};
+use chaton_core::process::scoreboard::{Scoreboard, WorkerGauges};
+use chaton_core::process::table::{Reading, Row, Table};
 use chaton_memory::eden::EdenReason;
 use chaton_memory::readings::{age_s, is_stopped, resident, ROOT};
 use serde_json::{json, Map, Value};
@@ -14,7 +18,7 @@ use serde_json::{json, Map, Value};
 use crate::config::Config;
 use crate::dashboard::control::WorkerAnswers;
 use crate::health::{self, boot_ms};
-use crate::metrics::{Scrape, CLASSES};
+use crate::metrics::heap;
 use crate::queues::StoreSizes;
 use crate::state::State;
 use crate::tree::WorkerEntry;
@@ -33,7 +37,6 @@ pub(crate) async fn document(state: &State) -> Value {
     let (config, scoreboard) = (&state.config, &state.scoreboard);
     let live = health::live(&report, silence, config);
     let ready = health::ready(&report, scoreboard, config, None, boot_ms());
-    let scrape = Scrape::read(&report, scoreboard, &[]);
     let root = Path::new(ROOT);
     let processes: Vec<_> = state
         .process_memory
@@ -63,31 +66,43 @@ pub(crate) async fn document(state: &State) -> Value {
         "workers": workers,
         "processes": processes,
         "bounds_s": BOUNDS_S,
-        "web": {
-            "responses": CLASSES.iter().zip(scrape.responses).map(|(class, count)| ((*class).to_owned(), json!(count)))
-                .collect::<Map<_, _>>(),
-            "shed": scrape.shed,
-            "duration": times(&scrape.duration),
-            "queue_time": times(&scrape.queue_time),
-        },
-        "event_streams": scrape.event_streams.figures().into_iter()
-            .map(|(name, figure)| (name.to_owned(), json!(figure))).collect::<Map<_, _>>(),
+        "web": figures::<RequestCounters>(&scoreboard.total(|counters| &counters.requests), |_| true),
+        "event_streams": figures::<LiveCounters>(&scoreboard.total(|counters| &counters.live), |_| true),
         "jobs": {
             "crons": config.dashboard.crons.len(),
             "store_error": store.as_ref().and_then(|sizes| sizes.as_ref().err()),
             "store": store.as_ref().and_then(|sizes| sizes.as_ref().ok()).map(stored),
-            "classes": scrape.jobs.iter().map(|((class, queue), totals)| {
-                json!({ "class": class, "queue": queue, "done": totals.done, "failed": totals.failed,
-                        "run_time": times(&totals.run_time), "latency": times(&totals.latency) })
-            }).collect::<Vec<_>>(),
+            "classes": named::<ClassCounters>(scoreboard),
         },
-        "streams": scrape.topics.iter().map(|((topic, group), totals)| {
-            json!({ "topic": topic, "group": group, "records": totals.records, "retries": totals.retries,
-                    "dead_letters": totals.dead_letters, "rebalances": totals.rebalances, "lag": totals.lag,
-                    "partitions": totals.partitions, "stopped": totals.stopped, "paused": totals.paused,
-                    "lag_age_s": totals.age_s(now_s) })
-        }).collect::<Vec<_>>(),
+        "streams": named::<TopicCounters>(scoreboard),
     })
+}
+
+/// What a table shows.
+fn figures<T: Table>(totals: &T::Totals, shows: fn(&Row<T::Totals>) -> bool) -> Map<String, Value> {
+    let mut figures = Map::new();
+    for row in T::ROWS.iter().filter(|row| shows(row)) {
+        let value = match (row.read)(totals) {
+            Reading::Number(number) => json!(number),
+            Reading::Seconds(seconds) => json!(seconds),
+            Reading::Times(all) => times(all),
+        };
+        match row.key.split_once('.') {
+            Some((object, key)) => figures.entry(object).or_insert_with(|| json!({}))[key] = value,
+            None => _ = figures.insert(row.key.to_owned(), value),
+        }
+    }
+    figures
+}
+
+/// What each name of a table shows, with the name.
+fn named<T: Named>(scoreboard: &Scoreboard) -> Vec<Map<String, Value>> {
+    let shown = |((name, place), totals)| {
+        let mut shown = figures::<T>(&totals, |_| true);
+        shown.extend(T::LABELS.into_iter().map(str::to_owned).zip([json!(name), json!(place)]));
+        shown
+    };
+    scoreboard.totals::<T>().into_iter().map(shown).collect()
 }
 
 /// The counts of a histogram's buckets; `bounds_s` of the document has their bounds.
@@ -139,27 +154,19 @@ fn worker(
     }
     let gauges = scoreboard.slot(entry.slot);
     let number = |gauge: &AtomicU32| gauge.load(Relaxed);
-    shown["busy"] = json!(number(&gauges.running));
-    for (name, gauge) in [
-        ("connections", &gauges.connections),
-        ("queued", &gauges.queued),
-        ("queue_age_ms", &gauges.queue_age_ms),
-        ("threads", &gauges.threads),
-        ("groups", &gauges.groups),
-        ("groups_joined", &gauges.groups_joined),
-    ] {
-        shown[name] = json!(number(gauge));
+    let totals = WorkerGauges::sum([gauges].into_iter());
+    for (name, figure) in figures::<WorkerGauges>(&totals, |row| !row.name.is_empty()) {
+        // What it runs is a list.
+        shown[if name == "running" { "busy" } else { name.as_str() }] = figure;
     }
-    shown["event_streams"] = json!(gauges.event_streams.load(Relaxed));
+    shown["groups"] = json!(number(&gauges.groups));
+    shown["groups_joined"] = json!(number(&gauges.groups_joined));
     shown["accepting"] = json!(number(&gauges.accepting) != 0);
     shown["hogged"] = json!(number(&gauges.hogged) != 0);
     shown["requests_total"] = json!(gauges.requests_total.load(Relaxed));
     shown["finished_total"] = json!(gauges.finished_total.load(Relaxed));
-    let heap = gauges.heap.gauges().into_iter();
-    let mut heap: Map<_, _> =
-        heap.map(|(name, gauge)| (name.to_owned(), json!(gauge.load(Relaxed)))).collect();
-    let reason = EdenReason::of(gauges.heap.eden_reason.load(Relaxed));
-    heap.insert("eden_reason".to_owned(), json!(reason.word()));
-    shown["heap"] = Value::Object(heap);
+    let heap = heap(scoreboard, entry.slot);
+    shown["heap"] = Value::Object(figures::<HeapGauges>(&heap, |_| true));
+    shown["heap"]["eden_reason"] = json!(EdenReason::of(heap.eden_reason).word());
     shown
 }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use chaton_core::clock::wall_s;
+use chaton_core::process::counters::{ClassCounters, TopicCounters};
 
 use super::history::{write, Reading, RINGS, SAVED_EVERY};
-use crate::metrics::Scrape;
 use crate::state::State;
 
 /// Samples the server until the endpoint ends.
@@ -41,20 +41,20 @@ async fn read(state: &State) -> Reading {
     };
     let (report, _) = state.report();
     let processes = state.process_memory.lock().read(&report);
-    let scrape = Scrape::read(&report, &state.scoreboard, &[]);
-    let jobs = scrape.jobs.values();
-    let topics = scrape.topics.values();
+    let requests = state.scoreboard.total(|counters| &counters.requests);
+    let jobs = state.scoreboard.totals::<ClassCounters>();
+    let topics = state.scoreboard.totals::<TopicCounters>();
     Reading {
         at: wall_s() as u32,
-        requests: scrape.responses.iter().sum(),
-        errors: scrape.responses[4],
-        jobs: jobs.clone().map(|one| one.done + one.failed).sum(),
-        failed: jobs.map(|one| one.failed).sum(),
-        records: topics.clone().map(|one| one.records).sum(),
-        lag: topics.map(|one| one.lag).sum(),
+        requests: requests.responses(),
+        errors: requests.responses_5xx,
+        jobs: jobs.values().map(|one| one.done + one.failed).sum(),
+        failed: jobs.values().map(|one| one.failed).sum(),
+        records: topics.values().map(|one| one.records).sum(),
+        lag: topics.values().map(|one| one.lag).sum(),
         waiting: waiting.map(|sizes| sizes.queues.iter().map(|one| one.size).sum()),
         memory: processes.iter().map(|one| one.proportional.unwrap_or(one.resident)).sum(),
-        duration: scrape.duration,
-        queue_time: scrape.queue_time,
+        duration: requests.duration,
+        queue_time: requests.queue_time,
     }
 }

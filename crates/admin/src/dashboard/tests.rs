@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::*;
 use crate::config::{AdminListener, Config};
 use crate::queues::{QueueSize, StoreSizes};
+use chaton_core::process::counters::{ClassCounters, TopicCounters};
 use chaton_core::process::scoreboard::{OwnGauges, Scoreboard};
 use stored_jobs::tests::Listed;
 
@@ -233,9 +234,9 @@ fn ten_thousand_classes_topics_and_queues_are_bounded() {
     scoreboard.slot(0).counted.store(1, Relaxed);
     let own = OwnGauges::new(scoreboard.clone(), 0);
     for number in 0..10_000 {
-        own.class_counters(&format!("Job{number}"), "default").done.fetch_add(1, Relaxed);
-        let topic = own.topic_index(&format!("topic{number}"), &format!("group{number}"));
-        own.counters().topics[topic].records.fetch_add(1, Relaxed);
+        own.named::<ClassCounters>(&format!("Job{number}"), "default").done.fetch_add(1, Relaxed);
+        let (topic, group) = (format!("topic{number}"), format!("group{number}"));
+        own.named::<TopicCounters>(&topic, &group).records.fetch_add(1, Relaxed);
     }
     own.counters().topics[0].oldest_ms.store(1, Relaxed);
     own.counters().topics[0].rebalances.store(3, Relaxed);

@@ -1,4 +1,5 @@
 use super::*;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chaton_core::process::scoreboard::OwnGauges;
@@ -6,7 +7,7 @@ use chaton_core::process::scoreboard::OwnGauges;
 use crate::process_reader::ProcessReader;
 
 fn scrape(scoreboard: &Scoreboard) -> String {
-    Scrape::read(&TreeReport::default(), scoreboard, &[]).encode().unwrap()
+    Metrics::read(&TreeReport::default(), scoreboard, &Surroundings::default()).encode()
 }
 
 #[test]
@@ -17,7 +18,7 @@ fn rows_are_added_up() {
         let own = OwnGauges::new(scoreboard.clone(), slot);
         own.counters().requests.responded(204);
         own.counters().requests.duration.add_alone(2_000_000);
-        let counters = own.class_counters("A\"", "low");
+        let counters = own.named::<ClassCounters>("A\"", "low");
         counters.done.fetch_add(2, Relaxed);
         counters.run_time.add(30_000_000_000);
     }
@@ -45,7 +46,7 @@ fn classes_beyond_the_bound_are_one_series() {
     scoreboard.slot(0).counted.store(1, Relaxed);
     let own = OwnGauges::new(scoreboard.clone(), 0);
     for number in 0..10_000 {
-        own.class_counters(&format!("Job{number}"), "default").done.fetch_add(1, Relaxed);
+        own.named::<ClassCounters>(&format!("Job{number}"), "default").done.fetch_add(1, Relaxed);
     }
     let text = scrape(&scoreboard);
     let series = text.lines().filter(|line| line.starts_with("chaton_jobs_total{")).count();
@@ -60,8 +61,8 @@ fn topics_and_groups_beyond_the_bound_are_one_series() {
     scoreboard.slot(0).counted.store(1, Relaxed);
     let own = OwnGauges::new(scoreboard.clone(), 0);
     for number in 0..10_000 {
-        let index = own.topic_index(&format!("topic{number}"), &format!("group{number}"));
-        let topic = &own.counters().topics[index];
+        let (topic, group) = (format!("topic{number}"), format!("group{number}"));
+        let topic = own.named::<TopicCounters>(&topic, &group);
         topic.records.fetch_add(1, Relaxed);
         topic.lag.fetch_add(1, Relaxed);
     }
@@ -83,7 +84,8 @@ fn a_certificate_expires_when_the_first_worker_serves_an_expired_one() {
     for (slot, until) in [(0, 9), (1, 7)] {
         scoreboard.slot(slot).counted.store(1, Relaxed);
         let own = OwnGauges::new(scoreboard.clone(), slot);
-        own.set_certificate("https://a", "/a.pem", until);
+        let certificate = own.named::<CertificateCounters>("https://a", "/a.pem");
+        certificate.not_after.store(until, Relaxed);
     }
     let name = "chaton_tls_certificate_not_after_seconds{bind=\"https://a\",file=\"/a.pem\"}";
     assert!(scrape(&scoreboard).contains(&format!("{name} 7.0\n")));
@@ -97,10 +99,11 @@ fn event_streams_of_all_workers_are_added_up() {
     for slot in 0..2 {
         scoreboard.slot(slot).counted.store(1, Relaxed);
         let own = OwnGauges::new(scoreboard.clone(), slot);
-        own.event_streams.store(5, Relaxed);
-        own.event_stream_lag.store(7 * slot as u64, Relaxed);
-        own.history_bytes.store(100 + slot as u64, Relaxed);
-        own.counters().live.delivered.fetch_add(20, Relaxed);
+        let live = &own.counters().live;
+        live.open.store(5, Relaxed);
+        live.lag.store(7 * slot as u64, Relaxed);
+        live.history_bytes.store(100 + slot as u64, Relaxed);
+        live.delivered.fetch_add(20, Relaxed);
     }
     let names = [
         "event_stream_deliveries_total 40.0",
@@ -113,7 +116,7 @@ fn event_streams_of_all_workers_are_added_up() {
     }
     // Deliveries were made; the streams of the worker that ended are not open.
     scoreboard.clear(1);
-    let left = scoreboard.event_streams();
+    let left = scoreboard.total(|counters| &counters.live);
     assert_eq!((left.open, left.delivered, left.lag), (5, 40, 0));
 }
 
@@ -122,7 +125,7 @@ fn the_sample_has_all_metrics() {
     let text = sample().unwrap();
     assert!(text.ends_with("# EOF\n") && text.contains("class=\"HardJob\""), "{text}");
     let heads = text.lines().filter(|line| line.starts_with("# HELP ")).count();
-    assert_eq!(heads, 60, "{text}");
+    assert_eq!(heads, 62, "{text}");
 }
 
 fn entry(slot: usize, state: WorkerPhase) -> WorkerEntry {
@@ -138,9 +141,9 @@ fn connections_of(workers: Vec<WorkerEntry>) -> String {
     }
     let pid = std::process::id();
     let report = TreeReport { workers, pid, preloaders: vec![pid, pid], ..TreeReport::default() };
-    let mut scrape = Scrape::read(&report, &scoreboard, &[]);
-    scrape.processes = ProcessReader::default().read(&report);
-    let text = scrape.encode().unwrap();
+    let processes = ProcessReader::default().read(&report);
+    let around = Surroundings { processes, ..Surroundings::default() };
+    let text = Metrics::read(&report, &scoreboard, &around).encode();
     for name in ["main", "preloader", "worker 0"] {
         assert!(text.contains(&format!("process=\"{name}\"")), "{text}");
     }

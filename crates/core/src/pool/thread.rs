@@ -147,9 +147,8 @@ impl PoolThread {
     /// Counts how long the work that has ended has waited for the GVL. The pool's lock is held.
     fn count_gvl_wait(&self, role: Role) {
         let Some(true) = self.pool.gvl.as_ref().map(|counts| counts.times_waits()) else { return };
-        let counters = self.pool.scoreboard.counters(self.pool.settings.slot);
         let waited_ns = self.thread.gvl_wait_ns.load(Relaxed);
-        counters.gvl_wait[role as usize].add_alone(waited_ns);
+        self.pool.counters().waits[role as usize].gvl_wait.add_alone(waited_ns);
     }
 
     /// Blocks until there may be something to take. The caller has released
@@ -383,10 +382,9 @@ mod tests {
             }
             assert!(matches!(thread.take(), Take::Wait));
             let mut found = [(); 3].map(|()| crate::process::counters::TimeTotals::default());
-            let counters = pool.scoreboard.counters(0);
-            let waits = counters.gvl_wait.iter().zip(&mut found);
-            waits.for_each(|(histogram, totals)| histogram.sum_into(totals));
-            let counts = found.each_ref().map(|totals| totals.buckets.iter().sum::<u64>());
+            let waits = pool.counters().waits.iter().zip(&mut found);
+            waits.for_each(|(one, totals)| one.gvl_wait.sum_into(totals));
+            let counts = found.each_ref().map(|totals| totals.count());
             assert_eq!(counts, if gvl_events { [2, 0, 0] } else { [0; 3] });
             assert!(!gvl_events || found[0].sum_ns >= 6_000_000_000, "{found:?}");
         }

@@ -266,7 +266,7 @@ impl Fetcher {
         counters.round_trips.fetch_add(1, Ordering::Relaxed);
         counters.fenced.fetch_add(reply.fenced as u64, Ordering::Relaxed);
         if let Some(gauges) = &self.state.config.gauges {
-            let fenced = &gauges.counters().jobs_fenced;
+            let fenced = &gauges.counters().jobs.fenced;
             fenced.fetch_add(reply.fenced as u64, Ordering::Relaxed);
         }
         counters.claimed.fetch_add(reply.jobs.len() as u64, Ordering::Relaxed);

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use chaton_core::clock::{boot_ns, now_ns, wall_s};
 use chaton_core::engine::Feed;
 use chaton_core::idle_wait::IdleWait;
-use chaton_core::process::counters::add;
+use chaton_core::process::counters::{add, ClassCounters};
 use parking_lot::{Condvar, Mutex};
 use rustc_hash::FxHashMap;
 
@@ -353,7 +353,7 @@ impl EngineState {
     /// Counts a run for the metrics. The lock is held: no other thread counts.
     fn count_run(&self, job: &Job, run: Run, fails: bool) {
         let Some(gauges) = &self.config.gauges else { return };
-        let counters = gauges.class_counters(job.document().class(), job.queue());
+        let counters = gauges.named::<ClassCounters>(job.document().class(), job.queue());
         let failed = fails || job.has_failed();
         add(if failed { &counters.failed } else { &counters.done }, 1);
         counters.run_time.add_alone(run.ran_ns);
@@ -413,7 +413,7 @@ impl JobOwner for EngineState {
     fn job_put_back(&self) {
         self.counters.put_back.fetch_add(1, Ordering::Relaxed);
         if let Some(gauges) = &self.config.gauges {
-            gauges.counters().jobs_put_back.fetch_add(1, Ordering::Relaxed);
+            gauges.counters().jobs.put_back.fetch_add(1, Ordering::Relaxed);
         }
     }
 

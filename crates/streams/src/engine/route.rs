@@ -57,7 +57,7 @@ pub(super) struct Progress {
 
 impl RouteMetrics {
     pub fn new(gauges: OwnGauges, topic: &str, group: &str) -> Self {
-        let index = gauges.topic_index(topic, group);
+        let index = gauges.index::<TopicCounters>(topic, group);
         Self { gauges, index, shown: Mutex::default(), overdue: AtomicU64::new(0) }
     }
 
@@ -136,7 +136,7 @@ mod tests {
     fn the_lags_of_topics_without_names_of_their_own_are_added_up() {
         let gauges = OwnGauges::new(Arc::new(Scoreboard::new(1).unwrap()), 0);
         (0..OTHER).for_each(|number| {
-            gauges.topic_index(&format!("t{number}"), "app");
+            gauges.index::<TopicCounters>(&format!("t{number}"), "app");
         });
         let show = |route: &RouteMetrics, lag, oldest_ms| {
             route.show(&Progress { lag, partitions: 1, ..Progress::default() }, oldest_ms);

@@ -145,7 +145,7 @@ fn a_request_whose_client_has_left_is_no_error_of_the_server() {
     client.get("/");
     client.socket.shutdown(std::net::Shutdown::Write).unwrap();
     assert_eq!(client.reply().status, 503);
-    let responses = &scoreboard.counters(0).requests.responses;
-    eventually("it is counted", || responses[3].load(SeqCst) == 1);
-    assert_eq!(responses[4].load(SeqCst), 0);
+    let requests = &scoreboard.counters(0).requests;
+    eventually("it is counted", || requests.responses_4xx.load(SeqCst) == 1);
+    assert_eq!(requests.responses_5xx.load(SeqCst), 0);
 }

@@ -9,7 +9,6 @@ use chaton_core::clock;
 use chaton_core::pool::Pool;
 use chaton_core::settings::{millis_as_ns, nullable, seconds_as_ns};
 use chaton_memory::collect::{self, EdenBudget, GcAction, GcReading, IdleDelays, ThreadActivity};
-use chaton_memory::eden::EdenReason;
 use magnus::rb_sys::{protect, AsRawValue};
 use magnus::{function, method, prelude::*, Error, RArray, RHash, RModule, Ruby};
 use parking_lot::Mutex;
@@ -23,6 +22,7 @@ use super::tracer_hooks;
 use crate::gvl::without_gvl;
 use crate::handle::Handle;
 use crate::pool::{BetweenUnits, RbPool};
+use crate::scoreboard::set_heap;
 
 /// Shortest time between two readings of the allocator's figures (ns), which cost microseconds.
 const HELD_EVERY_NS: u64 = 100_000_000;
@@ -245,7 +245,7 @@ impl Collector {
             if slow { without_gvl(allocator::read, &|| {}) } else { Some(allocator::read()) };
         // An interrupt was pending, so nothing was read: the next call will.
         let Some(figures) = read else { return };
-        let heap = &self.pool.gauges().heap;
+        let heap = &self.pool.counters().heap;
         heap.allocated_bytes.store(figures.allocated, Relaxed);
         heap.active_bytes.store(figures.active, Relaxed);
         heap.resident_bytes.store(figures.resident, Relaxed);
@@ -278,7 +278,7 @@ impl Collector {
         }
         if collected {
             tracer_hooks::after_collections();
-            let heap = &self.pool.gauges().heap;
+            let heap = &self.pool.counters().heap;
             self.eden.after_collection(monitor, heap, clock::now_ns());
         }
         let mut seen = self.seen.lock();
@@ -445,7 +445,7 @@ impl RbCollector {
         seen.allocated = monitor.stats.allocated.read();
         collector.note_full(&mut seen);
         drop(seen);
-        collector.eden.publish(&parts.pool.gauges().heap);
+        collector.eden.publish(&parts.pool.counters().heap);
         let _ = parts.between_units.set(collector);
         Ok(Self(Handle::new(collector)))
     }
@@ -489,12 +489,8 @@ impl RbCollector {
         collector.monitor.book(true);
         collector.read_held();
         let hash = ruby.hash_new();
+        set_heap(ruby, hash, &collector.pool.counters().heap)?;
         let add = |name: &str, value: u64| hash.aset(ruby.to_symbol(name), value);
-        for (name, gauge) in collector.pool.gauges().heap.gauges() {
-            add(name, gauge.load(Relaxed))?;
-        }
-        let reason = EdenReason::of(collector.pool.gauges().heap.eden_reason.load(Relaxed));
-        hash.aset(ruby.to_symbol("eden_reason"), reason.word())?;
         add("eden_slots", collector.budget().eden_slots)?;
         add("eden_malloc_bytes", collector.eden.malloc_bytes())?;
         add("units", collector.units.load(Relaxed))?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use chaton_core::clock;
-use chaton_core::process::scoreboard::HeapGauges;
+use chaton_core::process::counters::HeapGauges;
 use chaton_memory::eden::{EdenPolicy, EdenReading, EdenReason, BYTES_MAX};
 use chaton_memory::readings::{self, Cgroup, ProcessMemory, ROOT};
 use magnus::rb_sys::protect;

@@ -259,7 +259,7 @@ impl GcMonitor {
     }
 
     fn count(&self, major: bool, inside: bool) {
-        let heap = &self.pool.gauges().heap;
+        let heap = &self.pool.counters().heap;
         self.is_major.store(major, Relaxed);
         if !major {
             heap.minor_total.fetch_add(1, Relaxed);
@@ -296,7 +296,7 @@ impl GcMonitor {
             state.kept.push(open.end(&self.stats, live));
         }
         drop(state);
-        let heap = &self.pool.gauges().heap;
+        let heap = &self.pool.counters().heap;
         let total = if inside { &heap.inside_ns } else { &heap.between_ns };
         total.fetch_add(elapsed, Relaxed);
         if self.is_major.load(Relaxed) {
@@ -335,7 +335,7 @@ impl GcMonitor {
 
     /// Updates the gauges.
     pub fn publish(&self) {
-        let heap = &self.pool.gauges().heap;
+        let heap = &self.pool.counters().heap;
         heap.live_slots.store(self.stats.live.read(), Relaxed);
         heap.old_objects.store(self.stats.old.read(), Relaxed);
         heap.heap_pages.store(self.stats.pages.read(), Relaxed);

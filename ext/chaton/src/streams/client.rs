@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use chaton_core::process::counters::ProducedCounters;
 use chaton_core::process::scoreboard::OwnGauges;
 use chaton_streams::admin_call;
 use chaton_streams::delivery_errors::DeliveryErrors;
@@ -266,8 +267,8 @@ impl RbStreamsClient {
     ) -> Result<(), Error> {
         let pool = &pool.0.get()?.pool;
         let gauges = OwnGauges::new(pool.scoreboard.clone(), pool.settings.slot);
-        let index = gauges.topic_index(&topic, "");
-        gauges.counters().topics[index].undelivered.fetch_add(records, Ordering::Relaxed);
+        let produced = gauges.named::<ProducedCounters>(&topic, "");
+        produced.undelivered.fetch_add(records, Ordering::Relaxed);
         Ok(())
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use chaton_core::engine::Engine as _;
 use chaton_core::process::scoreboard::{OwnGauges, Scoreboard};
+use chaton_core::process::table::Table;
 
 use super::flaky_store::FlakyStore;
 use super::stepped_engine::{config, factory, jids, push, queue, SteppedEngine};
@@ -155,7 +156,7 @@ fn a_job_whose_worker_gets_signals_from_elsewhere_goes_behind_the_others_and_end
         engine.fetch();
         let job = engine.start_one().unwrap();
         // The supervisor asks for the fourth stop.
-        gauges.clear();
+        gauges.end();
         (stop == 4).then(|| gauges.note_stop(false));
         give_up(&mut engine);
         assert!(!job.is_open());
@@ -293,7 +294,7 @@ fn acks_of_an_owner_that_was_reclaimed_do_nothing() {
     engine.state.locked.lock().quiet = true;
     engine.fetch();
     assert_eq!(engine.state.counters.read().fenced, 1);
-    assert_eq!(gauges.counters().jobs_fenced.load(Ordering::Relaxed), 1);
+    assert_eq!(gauges.counters().jobs.fenced.load(Ordering::Relaxed), 1);
     assert_eq!(store.stats().unwrap().retries, 0);
     assert_eq!(jids(&mut *store, &queue("low")), ["a"]);
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use chaton_core::process::counters::BrokerCounters;
 use chaton_core::process::scoreboard::OwnGauges;
 use rdkafka_sys as sys;
 use serde::Deserialize;
@@ -93,7 +94,7 @@ impl BrokerStatistics {
         let Ok(report) = serde_json::from_slice::<BrokersReport>(json) else { return };
         let last = mem::take(&mut self.before);
         for (key, broker) in report.brokers {
-            let counters = self.gauges.broker_counters(&broker.name());
+            let counters = self.gauges.named::<BrokerCounters>(&broker.name(), "");
             let errors = broker.txerrs + broker.rxerrs;
             let totals = [broker.tx, errors, broker.req_timeouts, broker.connects];
             let targets =
@@ -138,7 +139,7 @@ mod tests {
         other.count(report(100).as_bytes());
         other.count(b"no JSON");
         let of = |name: &str| {
-            let counters = gauges.broker_counters(name);
+            let counters = gauges.named::<BrokerCounters>(name, "");
             let all = [
                 &counters.requests,
                 &counters.errors,
@@ -152,7 +153,7 @@ mod tests {
         assert_eq!(of("1"), [115, 6, 6, 8, 21, 210]);
         assert_eq!(of("bootstrap"), [0, 0, 0, 2, 0, 0]);
         assert_eq!(of("coordinator"), [18, 0, 0, 0, 0, 0]);
-        let names = (0..4).filter_map(|index| scoreboard.broker_names().get(index));
+        let names = (0..4).filter_map(|index| scoreboard.names::<BrokerCounters>().get(index));
         assert!(names.map(|(name, _)| name).all(|name| !name.contains("secret")));
     }
     #[test]
