@@ -2,8 +2,10 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
 
-use rustix::event::{eventfd, EventfdFlags};
+use rustix::event::{eventfd, poll, EventfdFlags, PollFd, Timespec};
+use rustix::io::Errno;
 
 /// Wakes one waiting thread. A notification before the wait is kept; several
 /// count as one.
@@ -38,5 +40,22 @@ impl EventFd {
 impl AsFd for EventFd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+/// Waits for one of the descriptors; `false` when the time is up.
+///
+/// # Errors
+/// The operating system's.
+pub fn wait_for_any(fds: &mut [PollFd<'_>], timeout: Duration) -> io::Result<bool> {
+    let deadline = Instant::now() + timeout;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match poll(fds, Some(&Timespec::try_from(left).unwrap_or_default())) {
+            Ok(0) if left.is_zero() => return Ok(false),
+            Ok(0) | Err(Errno::INTR) => {}
+            Ok(_) => return Ok(true),
+            Err(error) => return Err(error.into()),
+        }
     }
 }

@@ -48,7 +48,11 @@ fn commit_job(
     let enlisted = without_gvl_to_the_end(|| log.log.enlist(&records));
     let Some(enlisted) = enlisted else { return check_interrupts() };
     let enlisted = enlisted.map_err(|error| log_error::raised(&error))?;
-    traced(pushes, |pushes| job.commit(&jobs, pushes, &*enlisted))
+    traced(pushes, |pushes| {
+        job.commit(|owner, ack| {
+            jobs.call(|store| store.commit(owner, ack, pushes, Some(&*enlisted)))
+        })
+    })
 }
 
 /// `commit_batch(batch, jobs, pushes, rows, through)`: commits the batch, pushes jobs and writes records.

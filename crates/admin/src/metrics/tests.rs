@@ -124,8 +124,10 @@ fn event_streams_of_all_workers_are_added_up() {
 fn the_sample_has_all_metrics() {
     let text = sample().unwrap();
     assert!(text.ends_with("# EOF\n") && text.contains("class=\"HardJob\""), "{text}");
-    let heads = text.lines().filter(|line| line.starts_with("# HELP ")).count();
-    assert_eq!(heads, 62, "{text}");
+    let names = TopicCounters::ROWS.iter().map(|row| row.name);
+    for name in names.chain(["event_streams", "outbox_lag_seconds", "statsd_datagrams"]) {
+        assert!(text.contains(&format!("# HELP chaton_{name}")), "{name}\n{text}");
+    }
 }
 
 fn entry(slot: usize, state: WorkerPhase) -> WorkerEntry {

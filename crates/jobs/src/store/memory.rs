@@ -23,7 +23,9 @@ use parking_lot::{Condvar, Mutex};
 use super::error::StoreError;
 use super::options::StoreOptions;
 use super::payload::set_only;
-use super::traits::{Result, Store, StoreFactory, StoreWatch};
+use super::traits::{
+    no_file, no_tables, Answer, Change, Query, Result, Store, StoreFactory, StoreWatch,
+};
 use super::types::*;
 use crate::outcome::Ack;
 use data::{MemoryData, SharedData};
@@ -112,10 +114,6 @@ impl Store for MemoryStore {
         self.step(|data| data.acquire(owner, requests, now_s))
     }
 
-    fn unlock(&mut self, locks: &[HeldLock<'_>]) -> Result<()> {
-        self.step(|data| locks.iter().for_each(|lock| data.unlock(lock.key, lock.jid)))
-    }
-
     fn move_due(&mut self, now_s: f64, max: usize) -> Result<DueSummary> {
         self.step(|data| data.move_due(now_s, max, &self.options))
     }
@@ -134,142 +132,8 @@ impl Store for MemoryStore {
         self.step(|data| data.heartbeat(report))
     }
 
-    fn owners(&mut self) -> Result<Vec<OwnerStatus>> {
-        self.step(|data| data.owner_statuses())
-    }
-
-    fn in_flight(&mut self, owner: &str) -> Result<Vec<ClaimedJob>> {
-        self.step(|data| data.in_flight(owner))
-    }
-
-    fn forget(&mut self, owner: &str) -> Result<bool> {
-        self.step(|data| data.forget(owner))
-    }
-
     fn restore(&mut self, owner: &str, jobs: &[ClaimedJob]) -> Result<usize> {
         self.step(|data| data.restore(owner, jobs))
-    }
-
-    fn pause(&mut self, queue: &str, paused: bool) -> Result<()> {
-        self.step(|data| data.pause(queue, paused))
-    }
-
-    fn cancel(&mut self, jid: &str) -> Result<()> {
-        self.step(|data| {
-            data.cancels.put(jid, (), CANCEL_TTL);
-            data.touch();
-        })
-    }
-
-    fn cancelled(&mut self, jids: &[&str]) -> Result<Vec<bool>> {
-        self.step(|data| jids.iter().map(|jid| data.cancels.get(jid).is_some()).collect())
-    }
-
-    fn load(&mut self, key: &str) -> Result<Vec<(String, Vec<u8>)>> {
-        self.step(|data| {
-            let hash = data.hashes.get(key).cloned().unwrap_or_default();
-            hash.into_iter().collect()
-        })
-    }
-
-    fn save(&mut self, key: &str, fields: &[(&str, &[u8])], ttl: Duration) -> Result<()> {
-        self.step(|data| {
-            let mut hash = data.hashes.get(key).cloned().unwrap_or_default();
-            hash.extend(fields.iter().map(|(name, value)| (name.to_string(), value.to_vec())));
-            data.hashes.put(key, hash, ttl);
-        })
-    }
-
-    fn remove_hash(&mut self, key: &str) -> Result<()> {
-        self.step(|data| data.hashes.remove(key))
-    }
-
-    fn batch_open(&mut self, batch: &NewBatch<'_>) -> Result<()> {
-        self.step(|data| data.batch_open(batch))
-    }
-
-    fn batch_close(&mut self, bid: &str) -> Result<bool> {
-        self.step(|data| data.batch_close(bid))
-    }
-
-    fn remove_open(&mut self, bid: Option<&str>) -> Result<Vec<BatchStatus>> {
-        self.step(|data| data.remove_open(bid))
-    }
-
-    fn batch(&mut self, bid: &str) -> Result<Option<BatchStatus>> {
-        self.step(|data| data.batch_status(bid))
-    }
-
-    fn stats(&mut self) -> Result<Stats> {
-        self.step(|data| data.stats(self.options.lease))
-    }
-
-    fn queues(&mut self) -> Result<Vec<QueueStatus>> {
-        self.step(|data| data.queue_statuses())
-    }
-
-    fn processes(&mut self) -> Result<Vec<ProcessStatus>> {
-        self.step(|data| data.processes(self.options.lease))
-    }
-
-    fn list(
-        &mut self,
-        location: &JobLocation,
-        offset: usize,
-        count: usize,
-    ) -> Result<Vec<JobEntry>> {
-        self.step(|data| data.list(location, offset, count))
-    }
-
-    fn find(&mut self, jid: &str) -> Result<Option<(JobLocation, JobEntry)>> {
-        self.step(|data| data.find(jid))
-    }
-
-    fn remove(&mut self, location: &JobLocation, entry: &JobEntry) -> Result<bool> {
-        self.step(|data| data.remove(location, entry))
-    }
-
-    fn enqueue_entry(
-        &mut self,
-        location: &JobLocation,
-        entry: &JobEntry,
-        now_s: f64,
-    ) -> Result<bool> {
-        self.step(|data| data.enqueue_entry(location, entry, now_s, &self.options))?
-    }
-
-    fn kill(&mut self, location: &JobLocation, entry: &JobEntry, now_s: f64) -> Result<bool> {
-        self.step(|data| data.kill(location, entry, now_s, &self.options))
-    }
-
-    fn add_entry(&mut self, location: &JobLocation, at: f64, payload: &[u8]) -> Result<()> {
-        set_only(location)?;
-        self.step(|data| data.add_entry(location, at, payload, &self.options))
-    }
-
-    fn reschedule_entry(
-        &mut self,
-        location: &JobLocation,
-        entry: &JobEntry,
-        at: f64,
-    ) -> Result<bool> {
-        set_only(location)?;
-        self.step(|data| data.reschedule(location, entry, at))
-    }
-
-    fn reset_counter(&mut self, name: &str) -> Result<()> {
-        self.step(|data| match name {
-            "failed" => data.failed = 0,
-            _ => data.processed = 0,
-        })
-    }
-
-    fn clear(&mut self, location: &JobLocation, max: usize) -> Result<usize> {
-        self.step(|data| data.clear(location, max))
-    }
-
-    fn signal(&mut self, identity: &str, signal: &str) -> Result<()> {
-        self.step(|data| data.signal(identity, signal))
     }
 
     fn backup(&mut self, _: &str, _: &mut dyn FnMut(u64, u64)) -> Result<()> {
@@ -278,6 +142,87 @@ impl Store for MemoryStore {
              use sqlite://PATH for jobs that last",
             self.options.url
         )))
+    }
+
+    fn query(&mut self, query: Query<'_>) -> Result<Answer> {
+        let lease = self.options.lease;
+        self.step(|data| match query {
+            Query::Owners() => data.owner_statuses().into(),
+            Query::InFlight(owner) => data.in_flight(owner).into(),
+            Query::Cancelled(jids) => {
+                let cancelled = jids.iter().map(|jid| data.cancels.get(jid).is_some());
+                cancelled.collect::<Vec<_>>().into()
+            }
+            Query::Load(key) => {
+                let hash = data.hashes.get(key).cloned().unwrap_or_default();
+                hash.into_iter().collect::<Vec<_>>().into()
+            }
+            Query::Batch(bid) => data.batch_status(bid).into(),
+            Query::Batches(_) => Answer::Batches(vec![]),
+            Query::Probe() => Answer::Done(()),
+            Query::Stats() => data.stats(lease).into(),
+            Query::DailyCounts(days) => vec![(0, 0); days.len()].into(),
+            Query::Queues() => data.queue_statuses().into(),
+            Query::Processes() => data.processes(lease).into(),
+            Query::List(from, offset, count) => data.list(from, offset, count).into(),
+            Query::Outbox() => Answer::Outbox(None),
+            Query::Find(jid) => data.find(jid).into(),
+            Query::SidekiqProcesses() | Query::Advice() => Answer::Texts(vec![]),
+        })
+    }
+
+    #[allow(clippy::unit_arg)] // most answer nothing
+    fn change(&mut self, change: Change<'_>) -> Result<Answer> {
+        let options = &self.options;
+        self.step(|data| {
+            Ok(match change {
+                Change::Unlock(locks) => {
+                    locks.iter().for_each(|lock| data.unlock(lock.key, lock.jid)).into()
+                }
+                Change::Forget(owner) => data.forget(owner).into(),
+                Change::Pause(queue, paused) => data.pause(queue, paused).into(),
+                Change::Cancel(jid) => {
+                    data.cancels.put(jid, (), CANCEL_TTL);
+                    data.touch().into()
+                }
+                Change::Save(key, fields, ttl) => {
+                    let mut hash = data.hashes.get(key).cloned().unwrap_or_default();
+                    hash.extend(
+                        fields.iter().map(|(name, value)| (name.to_string(), value.to_vec())),
+                    );
+                    data.hashes.put(key, hash, ttl).into()
+                }
+                Change::RemoveHash(key) => data.hashes.remove(key).into(),
+                Change::BatchOpen(batch) => data.batch_open(batch).into(),
+                Change::BatchClose(bid) => data.batch_close(bid).into(),
+                Change::RemoveOpen(bid) => data.remove_open(bid).into(),
+                Change::ResetCounter("failed") => {
+                    data.failed = 0;
+                    Answer::Done(())
+                }
+                Change::ResetCounter(_) => {
+                    data.processed = 0;
+                    Answer::Done(())
+                }
+                Change::Remove(from, entry) => data.remove(from, entry).into(),
+                Change::Enqueue(from, entry, now_s) => {
+                    data.enqueue_entry(from, entry, now_s, options)?.into()
+                }
+                Change::Kill(from, entry, now_s) => data.kill(from, entry, now_s, options).into(),
+                Change::Add(to, at, payload) => {
+                    set_only(to)?;
+                    data.add_entry(to, at, payload, options).into()
+                }
+                Change::Reschedule(from, entry, at) => {
+                    set_only(from)?;
+                    data.reschedule(from, entry, at).into()
+                }
+                Change::Clear(from, max) => data.clear(from, max).into(),
+                Change::Signal(identity, signal) => data.signal(identity, signal).into(),
+                Change::Migrate() => return no_tables(),
+                Change::Vacuum(_) => return no_file(),
+            })
+        })?
     }
 }
 

@@ -22,6 +22,7 @@ mod connection;
 mod due;
 mod entries;
 mod errors;
+mod expiring;
 mod limits;
 mod processes;
 mod push;
@@ -38,12 +39,19 @@ mod transport;
 mod watch;
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use super::error::StoreError;
 use super::options::StoreOptions;
 use super::payload;
-use super::traits::{Result, Store, StoreFactory, StoreWatch};
+use super::traits::{
+    no_file, no_tables, Answer, Change, Query, Result, Store, StoreFactory, StoreWatch,
+};
+use super::types::*;
+use crate::outcome::Ack;
 use connection::RedisConnection;
 use redis_address::RedisAddress;
+use scripts::Script;
 use server::ServerHandle;
 use store::RedisStore;
 use watch::RedisWatch;
@@ -91,5 +99,132 @@ impl StoreFactory for RedisFactory {
 
     fn address(&self) -> &str {
         &self.server.address.shown
+    }
+}
+
+impl Store for RedisStore {
+    fn push(&mut self, jobs: &[NewJob<'_>]) -> Result<Vec<PushResult>> {
+        push::push(self, jobs)
+    }
+
+    fn push_once(&mut self, key: &str, ttl: Duration, job: &NewJob<'_>) -> Result<bool> {
+        push::push_once(self, key, ttl, job)
+    }
+
+    fn ack_and_claim(
+        &mut self,
+        owner: &str,
+        acks: &[Ack],
+        request: Option<&ClaimRequest<'_>>,
+    ) -> Result<ClaimReply> {
+        ack_and_claim::ack_and_claim(self, owner, acks, request)
+    }
+
+    fn acquire(
+        &mut self,
+        owner: &str,
+        requests: &[LimitRequest<'_>],
+        now_s: f64,
+    ) -> Result<Vec<Grant>> {
+        limits::acquire(self, owner, requests, now_s)
+    }
+
+    fn move_due(&mut self, now_s: f64, max: usize) -> Result<DueSummary> {
+        due::move_due(self, now_s, max)
+    }
+
+    fn claim_due(
+        &mut self,
+        owner: &str,
+        first_ticket: u64,
+        now_s: f64,
+        max: usize,
+    ) -> Result<(Vec<ClaimedJob>, DueSummary)> {
+        due::claim_due(self, owner, first_ticket, now_s, max)
+    }
+
+    fn heartbeat(&mut self, report: &ProcessReport<'_>) -> Result<HeartbeatReply> {
+        processes::heartbeat(self, report)
+    }
+
+    fn connect(&mut self) -> Result<()> {
+        self.conn.ensure()
+    }
+
+    fn connections(&self) -> u64 {
+        self.conn.connections()
+    }
+
+    fn restore(&mut self, owner: &str, jobs: &[ClaimedJob]) -> Result<usize> {
+        processes::restore(self, owner, jobs)
+    }
+
+    fn query(&mut self, query: Query<'_>) -> Result<Answer> {
+        Ok(match query {
+            Query::Owners() => processes::owners(self)?.into(),
+            Query::SidekiqProcesses() => processes::sidekiq_processes(self)?.into(),
+            Query::InFlight(owner) => processes::in_flight(self, owner)?.into(),
+            Query::Cancelled(jids) => expiring::cancelled(self, jids)?.into(),
+            Query::Load(key) => expiring::load(self, key)?.into(),
+            Query::Batch(bid) => batches::status(self, bid)?.into(),
+            Query::Batches(max) => batches::unfinished(self, max)?.into(),
+            Query::Probe() => rights::check(&mut self.conn)?.into(),
+            Query::Stats() => entries::stats(self)?.into(),
+            Query::DailyCounts(days) => entries::daily_counts(self, days)?.into(),
+            Query::Queues() => entries::queues(self)?.into(),
+            Query::Processes() => processes::processes(self)?.into(),
+            Query::List(from, offset, count) => entries::list(self, from, offset, count)?.into(),
+            Query::Outbox() => Answer::Outbox(None),
+            Query::Find(jid) => entries::find(self, jid)?.into(),
+            Query::Advice() => Answer::Texts(vec![]),
+        })
+    }
+
+    fn change(&mut self, change: Change<'_>) -> Result<Answer> {
+        Ok(match change {
+            Change::Unlock(locks) => limits::unlock(self, locks)?.into(),
+            Change::Forget(owner) => {
+                (self.call(Script::Forget, &[owner.as_bytes()])?.count() == 1).into()
+            }
+            Change::Pause(queue, paused) => {
+                let verb: &[u8] = if paused { b"SADD" } else { b"SREM" };
+                self.tell(&[verb, b"paused", queue.as_bytes()])?
+            }
+            Change::Cancel(jid) => expiring::cancel(self, jid)?.into(),
+            Change::Save(key, fields, ttl) => expiring::save(self, key, fields, ttl)?.into(),
+            Change::RemoveHash(key) => self.tell(&[b"UNLINK", key.as_bytes()])?,
+            Change::BatchOpen(batch) => batches::open(self, batch)?.into(),
+            Change::BatchClose(bid) => {
+                (self.call(Script::BatchClose, &[bid.as_bytes()])?.count() == 1).into()
+            }
+            Change::RemoveOpen(bid) => batches::remove_open(self, bid)?.into(),
+            Change::ResetCounter(name) => {
+                self.tell(&[b"SET", format!("stat:{name}").as_bytes(), b"0"])?
+            }
+            Change::Remove(from, entry) => entries::remove(self, from, entry)?.into(),
+            Change::Enqueue(from, entry, now_s) => {
+                entries::enqueue_entry(self, from, entry, now_s)?.into()
+            }
+            Change::Kill(from, entry, now_s) => entries::kill(self, from, entry, now_s)?.into(),
+            Change::Add(to, at, payload) => entries::add_entry(self, to, at, payload)?.into(),
+            Change::Reschedule(from, entry, at) => {
+                entries::reschedule_entry(self, from, entry, at)?.into()
+            }
+            Change::Clear(from, max) => entries::clear(self, from, max)?.into(),
+            Change::Signal(identity, signal) => processes::signal(self, identity, signal)?.into(),
+            Change::Migrate() => return no_tables(),
+            Change::Vacuum(_) => return no_file(),
+        })
+    }
+
+    fn warning(&self) -> Option<String> {
+        self.conn.warning()
+    }
+
+    fn backup(&mut self, _: &str, _: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        Err(StoreError::refused(format!(
+            "{}: Redis has its own tool for a copy: redis-cli --rdb FILE",
+            self.conn.address().shown
+        )))
     }
 }

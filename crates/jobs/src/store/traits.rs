@@ -71,16 +71,6 @@ pub trait Store: Send {
         Err(no_common_file())
     }
 
-    /// Acknowledges jobs; returns how many entries were gone.
-    fn ack(&mut self, owner: &str, acks: &[Ack]) -> Result<usize> {
-        Ok(self.ack_and_claim(owner, acks, None)?.fenced)
-    }
-
-    /// Claims jobs.
-    fn claim(&mut self, owner: &str, request: &ClaimRequest<'_>) -> Result<ClaimReply> {
-        self.ack_and_claim(owner, &[], Some(request))
-    }
-
     /// Asks the limiters of claimed jobs. Each request is granted for all the
     /// limits it names or for none.
     fn acquire(
@@ -89,9 +79,6 @@ pub trait Store: Send {
         requests: &[LimitRequest<'_>],
         now_s: f64,
     ) -> Result<Vec<Grant>>;
-
-    /// Releases locks of unique jobs.
-    fn unlock(&mut self, locks: &[HeldLock<'_>]) -> Result<()>;
 
     /// Moves at most `max` due jobs from the retry set and the schedule to the
     /// queue that each document names, with a new `enqueued_at`. Members that
@@ -111,22 +98,6 @@ pub trait Store: Send {
     /// Renews the process's lease and writes what Sidekiq's API and UI show of a process.
     fn heartbeat(&mut self, report: &ProcessReport<'_>) -> Result<HeartbeatReply>;
 
-    /// Every known owner, alive or dead, with the age of its last heartbeat by
-    /// the store's own clock.
-    fn owners(&mut self) -> Result<Vec<OwnerStatus>>;
-
-    /// The descriptions (JSON, as [`ProcessReport::info`]) of living processes that are no owners: Sidekiq's.
-    fn sidekiq_processes(&mut self) -> Result<Vec<String>> {
-        Ok(vec![])
-    }
-
-    /// The jobs that an owner has in flight, lowest ticket first.
-    fn in_flight(&mut self, owner: &str) -> Result<Vec<ClaimedJob>>;
-
-    /// Forgets an owner after a clean exit or its recovery. Returns `false` and
-    /// does nothing while the owner has jobs in flight.
-    fn forget(&mut self, owner: &str) -> Result<bool>;
-
     /// Connects, if it is not connected.
     fn connect(&mut self) -> Result<()> {
         Ok(())
@@ -145,98 +116,11 @@ pub trait Store: Send {
         Ok(0)
     }
 
-    /// Pauses or resumes a queue.
-    fn pause(&mut self, queue: &str, paused: bool) -> Result<()>;
+    /// Answers what is asked beside the way of a job.
+    fn query(&mut self, query: Query<'_>) -> Result<Answer>;
 
-    /// Asks a job, running or not, to end cooperatively. Kept for a day.
-    fn cancel(&mut self, jid: &str) -> Result<()>;
-
-    /// Which of these jobs were cancelled.
-    fn cancelled(&mut self, jids: &[&str]) -> Result<Vec<bool>>;
-
-    /// The fields of a small hash (`it-JID`: the cursor of an iterable job).
-    fn load(&mut self, key: &str) -> Result<Vec<(String, Vec<u8>)>>;
-
-    /// Writes fields of a small hash, which then lives for `ttl`.
-    fn save(&mut self, key: &str, fields: &[(&str, &[u8])], ttl: Duration) -> Result<()>;
-
-    /// Removes a small hash.
-    fn remove_hash(&mut self, key: &str) -> Result<()>;
-
-    /// Opens a batch, or replaces the callbacks of one that is still open.
-    fn batch_open(&mut self, batch: &NewBatch<'_>) -> Result<()>;
-
-    /// Closes a batch: all its jobs are pushed, its callbacks may fire, and from now on its parent waits for it.
-    /// `false` when it is unknown, which may mean that [`Store::remove_open`] has removed it.
-    fn batch_close(&mut self, bid: &str) -> Result<bool>;
-
-    /// Removes the batch `bid` if it is still open; `None`: all open ones (1,000 at once) whose owner is gone, or
-    /// that were opened a day ago. Their jobs run and belong to no batch. Returns what was removed: id,
-    /// description and number of jobs.
-    fn remove_open(&mut self, bid: Option<&str>) -> Result<Vec<BatchStatus>>;
-
-    /// The counts of a batch; `None` when it is unknown or has expired.
-    fn batch(&mut self, bid: &str) -> Result<Option<BatchStatus>>;
-
-    /// Batches that have not succeeded, `max` at most, the latest ones first where all are known. For people: it may
-    /// read many keys, and then stops at a bound.
-    fn batches(&mut self, _max: usize) -> Result<Vec<BatchStatus>> {
-        Ok(vec![])
-    }
-
-    /// Whether the store can be used, at little cost.
-    fn probe(&mut self) -> Result<()> {
-        self.stats().map(drop)
-    }
-
-    /// Counters and sizes.
-    fn stats(&mut self) -> Result<Stats>;
-
-    /// Sets the counter `processed` or `failed` of [`Stats`] to 0.
-    fn reset_counter(&mut self, name: &str) -> Result<()>;
-
-    /// The counts (processed, failed) of days, `YYYY-MM-DD`. Only Redis keeps them.
-    fn daily_counts(&mut self, days: &[String]) -> Result<Vec<(u64, u64)>> {
-        Ok(vec![(0, 0); days.len()])
-    }
-
-    /// All queues that ever were, with size, latency and pause.
-    fn queues(&mut self) -> Result<Vec<QueueStatus>>;
-
-    /// The processes whose lease has not expired.
-    fn processes(&mut self) -> Result<Vec<ProcessStatus>>;
-
-    /// A page of a queue, the next job to be claimed first, or of a set, lowest
-    /// score first (the dead set: newest first).
-    fn list(&mut self, from: &JobLocation, offset: usize, count: usize) -> Result<Vec<JobEntry>>;
-
-    /// Finds a job by its jid. Reads every set and queue: slow on long queues.
-    fn find(&mut self, jid: &str) -> Result<Option<(JobLocation, JobEntry)>>;
-
-    /// Removes one entry; `false` when it is no longer there. Its lock is
-    /// released, and its batch counts it as dead.
-    fn remove(&mut self, from: &JobLocation, entry: &JobEntry) -> Result<bool>;
-
-    /// Moves one entry to the back of its queue; `false` when it is gone. As in
-    /// Sidekiq, `retry_count` is reduced by one for an entry of the retry set.
-    /// An entry that is no document with a queue is refused and stays.
-    fn enqueue_entry(&mut self, from: &JobLocation, entry: &JobEntry, now_s: f64) -> Result<bool>;
-
-    /// Moves one entry to the dead set; `false` when it is gone. Its lock is
-    /// released, and its batch counts it as dead.
-    fn kill(&mut self, from: &JobLocation, entry: &JobEntry, now_s: f64) -> Result<bool>;
-
-    /// Adds a job to a set; `at` is when it is due, or when it died. Nothing else counts it. A queue is refused.
-    fn add_entry(&mut self, to: &JobLocation, at: f64, payload: &[u8]) -> Result<()>;
-
-    /// Gives an entry of a set another time; `false` when it is gone. A queue is refused.
-    fn reschedule_entry(&mut self, from: &JobLocation, entry: &JobEntry, at: f64) -> Result<bool>;
-
-    /// Removes up to `max` entries (0: all); returns how many.
-    fn clear(&mut self, from: &JobLocation, max: usize) -> Result<usize>;
-
-    /// Leaves a signal (TSTP, TERM, TTIN) for a process's next heartbeat.
-    fn signal(&mut self, identity: &str, signal: &str) -> Result<()>;
+    /// Does what is told beside the way of a job.
+    fn change(&mut self, change: Change<'_>) -> Result<Answer>;
 
     /// What is wrong with the settings of the server, as its last connection found them.
     fn warning(&self) -> Option<String> {
@@ -246,27 +130,6 @@ pub trait Store: Send {
     /// How an application stores jobs in transactions of its own; `None` where it cannot.
     fn own_transactions(&mut self) -> Option<&mut dyn OwnTransactions> {
         None
-    }
-
-    /// The records that wait for a log; `None`: this store keeps none.
-    fn outbox(&mut self) -> Result<Option<OutboxStatus>> {
-        Ok(None)
-    }
-
-    /// What a person should know about the server: missing rights, settings that hurt. Asked by `chaton check`.
-    fn advice(&mut self) -> Result<Vec<String>> {
-        Ok(vec![])
-    }
-
-    /// Makes the tables, or brings them up to date; returns their version.
-    fn migrate(&mut self) -> Result<i64> {
-        Err(StoreError::refused("migrate: only a store in PostgreSQL has tables to make"))
-    }
-
-    /// Gives the space of removed jobs back to the disk; returns the bytes of the file before and after. It
-    /// refuses what would take long, unless `force` is set.
-    fn vacuum(&mut self, _force: bool) -> Result<(u64, u64)> {
-        Err(StoreError::refused("vacuum: the store keeps its jobs in no file that could shrink"))
     }
 
     /// Copies the store into a file and calls `progress(pages done, pages)` on
@@ -363,4 +226,222 @@ pub trait OwnTransactions {
 
     /// Wakes those that wait for jobs of these queues, or for rows of the outbox; after the COMMIT.
     fn announce(&mut self, queues: &[&str], outbox: bool) -> Result<()>;
+}
+
+/// Defines the answers, one for each type.
+macro_rules! answers {
+    ($($name:ident($type:ty),)*) => {
+        /// What a store answers.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum Answer {
+            $(#[doc = concat!("`", stringify!($type), "`")] $name($type),)*
+        }
+
+        $(impl From<$type> for Answer {
+            fn from(answer: $type) -> Self {
+                Self::$name(answer)
+            }
+        }
+
+        impl TryFrom<Answer> for $type {
+            type Error = StoreError;
+
+            fn try_from(answer: Answer) -> Result<Self> {
+                match answer {
+                    Answer::$name(answer) => Ok(answer),
+                    other => Err(StoreError::refused(format!("{other:?} is another answer"))),
+                }
+            }
+        })*
+    };
+}
+
+answers! {
+    Done(()),
+    Yes(bool),
+    Count(usize),
+    Version(i64),
+    Bytes((u64, u64)),
+    Stats(Stats),
+    Days(Vec<(u64, u64)>),
+    Texts(Vec<String>),
+    Owners(Vec<OwnerStatus>),
+    Claimed(Vec<ClaimedJob>),
+    Each(Vec<bool>),
+    Fields(Vec<(String, Vec<u8>)>),
+    Batch(Option<BatchStatus>),
+    Batches(Vec<BatchStatus>),
+    Queues(Vec<QueueStatus>),
+    Processes(Vec<ProcessStatus>),
+    Entries(Vec<JobEntry>),
+    Found(Option<(JobLocation, JobEntry)>),
+    Outbox(Option<OutboxStatus>),
+}
+
+/// Defines operations: `method, Name(argument: type, …) -> answer;`.
+macro_rules! operations {
+    (
+        $(#[$attribute:meta])* $kind:ident, $call:ident {
+            $($(#[$doc:meta])* $method:ident, $name:ident($($argument:ident: $type:ty),*) -> $answer:ty;)*
+        }
+    ) => {
+        $(#[$attribute])*
+        #[derive(Clone, Copy, Debug)]
+        pub enum $kind<'a> {
+            $($(#[$doc])* $name($($type),*),)*
+        }
+
+        impl dyn Store + '_ {
+            $($(#[$doc])*
+            ///
+            /// # Errors
+            /// Those of the store.
+            #[allow(clippy::extra_unused_lifetimes)] // some have no references
+            pub fn $method<'a>(&mut self, $($argument: $type),*) -> Result<$answer> {
+                self.$call($kind::$name($($argument),*))?.try_into()
+            })*
+        }
+    };
+}
+
+operations! {
+    /// What a store is asked.
+    Query, query {
+        /// Every known owner, alive or dead, with the age of its last heartbeat by the store's own clock.
+        owners, Owners() -> Vec<OwnerStatus>;
+        /// The descriptions (JSON, as [`ProcessReport::info`]) of living processes that are no owners: Sidekiq's.
+        sidekiq_processes, SidekiqProcesses() -> Vec<String>;
+        /// The jobs that an owner has in flight, lowest ticket first.
+        in_flight, InFlight(owner: &'a str) -> Vec<ClaimedJob>;
+        /// Which of these jobs were cancelled.
+        cancelled, Cancelled(jids: &'a [&'a str]) -> Vec<bool>;
+        /// The fields of a small hash (`it-JID`: the cursor of an iterable job).
+        load, Load(key: &'a str) -> Vec<(String, Vec<u8>)>;
+        /// The counts of a batch; `None` when it is unknown or has expired.
+        batch, Batch(bid: &'a str) -> Option<BatchStatus>;
+        /// Batches that have not succeeded, so many at most, the latest ones first where all are known. For people: it
+        /// may read many keys, and then stops at a bound.
+        batches, Batches(max: usize) -> Vec<BatchStatus>;
+        /// Whether the store can be used, at little cost.
+        probe, Probe() -> ();
+        /// Counters and sizes.
+        stats, Stats() -> Stats;
+        /// The counts (processed, failed) of days, `YYYY-MM-DD`. Only Redis keeps them.
+        daily_counts, DailyCounts(days: &'a [String]) -> Vec<(u64, u64)>;
+        /// All queues that ever were, with size, latency and pause.
+        queues, Queues() -> Vec<QueueStatus>;
+        /// The processes whose lease has not expired.
+        processes, Processes() -> Vec<ProcessStatus>;
+        /// A page of a queue, the next job to be claimed first, or of a set, lowest score first (the dead set: newest
+        /// first): the place, how many are left out, and how many are wanted.
+        list, List(from: &'a JobLocation, offset: usize, count: usize) -> Vec<JobEntry>;
+        /// Finds a job by its jid. Reads every set and queue: slow on long queues.
+        find, Find(jid: &'a str) -> Option<(JobLocation, JobEntry)>;
+        /// The records that wait for a log; `None`: this store keeps none.
+        outbox, Outbox() -> Option<OutboxStatus>;
+        /// What a person should know about the server: missing rights, settings that hurt. Asked by `chaton check`.
+        advice, Advice() -> Vec<String>;
+    }
+}
+
+operations! {
+    /// What a store is told.
+    Change, change {
+        /// Releases locks of unique jobs.
+        unlock, Unlock(locks: &'a [HeldLock<'a>]) -> ();
+        /// Forgets an owner after a clean exit or its recovery. Returns `false` and does nothing while the owner has
+        /// jobs in flight.
+        forget, Forget(owner: &'a str) -> bool;
+        /// Pauses or resumes a queue.
+        pause, Pause(queue: &'a str, paused: bool) -> ();
+        /// Asks a job, running or not, to end cooperatively. Kept for a day.
+        cancel, Cancel(jid: &'a str) -> ();
+        /// Writes fields of a small hash, which then lives for so long.
+        save, Save(key: &'a str, fields: &'a [(&'a str, &'a [u8])], ttl: Duration) -> ();
+        /// Removes a small hash.
+        remove_hash, RemoveHash(key: &'a str) -> ();
+        /// Opens a batch, or replaces the callbacks of one that is still open.
+        batch_open, BatchOpen(batch: &'a NewBatch<'a>) -> ();
+        /// Closes a batch: all its jobs are pushed, its callbacks may fire, and from now on its parent waits for it.
+        /// `false` when it is unknown, which may mean that [`Change::RemoveOpen`] has removed it.
+        batch_close, BatchClose(bid: &'a str) -> bool;
+        /// Removes this batch if it is still open; `None`: all open ones (1,000 at once) whose owner is gone, or
+        /// that were opened a day ago. Their jobs run and belong to no batch. Returns what was removed: id,
+        /// description and number of jobs.
+        remove_open, RemoveOpen(bid: Option<&'a str>) -> Vec<BatchStatus>;
+        /// Sets the counter `processed` or `failed` of [`Stats`] to 0.
+        reset_counter, ResetCounter(name: &'a str) -> ();
+        /// Removes one entry; `false` when it is no longer there. Its lock is released, and its batch counts it as
+        /// dead.
+        remove, Remove(from: &'a JobLocation, entry: &'a JobEntry) -> bool;
+        /// Moves one entry to the back of its queue; `false` when it is gone. As in Sidekiq, `retry_count` is reduced
+        /// by one for an entry of the retry set. An entry that is no document with a queue is refused and stays.
+        enqueue_entry, Enqueue(from: &'a JobLocation, entry: &'a JobEntry, now_s: f64) -> bool;
+        /// Moves one entry to the dead set; `false` when it is gone. Its lock is released, and its batch counts it as
+        /// dead.
+        kill, Kill(from: &'a JobLocation, entry: &'a JobEntry, now_s: f64) -> bool;
+        /// Adds a job to a set; the time is when it is due, or when it died. Nothing else counts it. A queue is refused.
+        add_entry, Add(to: &'a JobLocation, at: f64, payload: &'a [u8]) -> ();
+        /// Gives an entry of a set another time; `false` when it is gone. A queue is refused.
+        reschedule_entry, Reschedule(from: &'a JobLocation, entry: &'a JobEntry, at: f64) -> bool;
+        /// Removes up to so many entries (0: all); returns how many.
+        clear, Clear(from: &'a JobLocation, max: usize) -> usize;
+        /// Leaves a signal (TSTP, TERM, TTIN) for a process's next heartbeat.
+        signal, Signal(identity: &'a str, signal: &'a str) -> ();
+        /// Makes the tables, or brings them up to date; returns their version.
+        migrate, Migrate() -> i64;
+        /// Gives the space of removed jobs back to the disk; returns the bytes of the file before and after. It
+        /// refuses what would take long, unless it is forced.
+        vacuum, Vacuum(force: bool) -> (u64, u64);
+    }
+}
+
+impl dyn Store + '_ {
+    /// Acknowledges jobs; returns how many entries were gone.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn ack(&mut self, owner: &str, acks: &[crate::outcome::Ack]) -> Result<usize> {
+        Ok(self.ack_and_claim(owner, acks, None)?.fenced)
+    }
+
+    /// Claims jobs.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn claim(&mut self, owner: &str, request: &ClaimRequest<'_>) -> Result<ClaimReply> {
+        self.ack_and_claim(owner, &[], Some(request))
+    }
+}
+
+/// What a store without tables of its own says.
+pub(super) fn no_tables<T>() -> Result<T> {
+    Err(StoreError::refused("migrate: only a store in PostgreSQL has tables to make"))
+}
+
+/// What a store without a file says.
+pub(super) fn no_file<T>() -> Result<T> {
+    Err(StoreError::refused("vacuum: the store keeps its jobs in no file that could shrink"))
+}
+
+/// Entries removed in one transaction.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+const CLEAR_STEP: usize = 1000;
+
+/// Removes up to `max` entries (0: all) in steps, so that other writers are not held up; returns how many.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(super) fn in_steps(
+    max: usize,
+    mut remove: impl FnMut(usize) -> Result<usize>,
+) -> Result<usize> {
+    let max = if max == 0 { usize::MAX } else { max };
+    let mut cleared = 0;
+    loop {
+        let step = CLEAR_STEP.min(max - cleared);
+        let gone = remove(step)?;
+        cleared += gone;
+        if gone < step || cleared >= max {
+            return Ok(cleared);
+        }
+    }
 }

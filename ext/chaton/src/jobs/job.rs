@@ -9,11 +9,9 @@ use std::sync::Arc;
 use chaton_core::clock;
 use chaton_core::process::in_flight::InFlightTable;
 use chaton_core::work::Work;
-use chaton_embedded::Enlisted;
 use chaton_jobs::document::enqueued_at;
 use chaton_jobs::engine::Job;
-use chaton_jobs::outcome::Outcome;
-use chaton_jobs::store::NewJob;
+use chaton_jobs::outcome::{Ack, Outcome};
 use magnus::gc::Marker;
 use magnus::rb_sys::{AsRawValue, FromRawValue};
 use magnus::{
@@ -21,7 +19,6 @@ use magnus::{
 };
 use rb_sys::VALUE;
 
-use super::client::RbJobsClient;
 use super::from_json;
 use crate::convert::copy;
 use crate::convert::text;
@@ -143,20 +140,13 @@ impl RbJob {
         Ok((self.job.owner(), self.job.ticket()))
     }
 
-    /// Acknowledges it, pushes jobs and writes what is enlisted, in one transaction. The job goes on if it fails.
+    /// Acknowledges it by `write`, which writes more in the same transaction. The job goes on if it fails.
     ///
     /// # Errors
-    /// A subclass of `Chaton::StoreError`.
-    pub fn commit(
-        &self,
-        client: &RbJobsClient,
-        pushes: &[NewJob<'_>],
-        enlisted: &dyn Enlisted,
-    ) -> Result<(), Error> {
+    /// Those of `write`.
+    pub fn commit(&self, write: impl FnOnce(&str, &Ack) -> Result<(), Error>) -> Result<(), Error> {
         self.entry()?;
-        self.job.commit(|owner, ack| {
-            client.call(|store| store.commit(owner, ack, pushes, Some(enlisted)))
-        })?;
+        self.job.commit(write)?;
         self.ended.set(true);
         self.slot.end(self.thread, &self.job);
         Ok(())

@@ -4,26 +4,18 @@ use chaton_jobs::store::{
     BatchStatus, JobEntry, JobLocation, OutboxStatus, OwnerStatus, ProcessStatus, PushResult,
     QueueStatus, Stats,
 };
-use magnus::{Error, IntoValue, RArray, RHash, Ruby};
+use magnus::{Error, RArray, RHash, Ruby};
 
 use crate::convert::text;
 use crate::error;
 
-/// A Hash with Symbol keys.
-pub struct SymbolHash(pub RHash);
-
-impl SymbolHash {
-    /// An empty one.
-    pub fn new(ruby: &Ruby) -> Self {
-        Self(ruby.hash_new())
-    }
-
-    /// Adds a member.
-    pub fn with(self, name: &str, value: impl IntoValue) -> Result<Self, Error> {
-        let ruby = Ruby::get_with(self.0);
-        self.0.aset(ruby.to_symbol(name), value)?;
-        Ok(self)
-    }
+/// A Hash of these fields of a value, by their names.
+macro_rules! fields {
+    ($ruby:ident, $from:ident: $($field:ident),*) => {{
+        let hash = $ruby.hash_new();
+        $(hash.aset($ruby.to_symbol(stringify!($field)), $from.$field)?;)*
+        hash
+    }};
 }
 
 /// The location of this name.
@@ -79,35 +71,19 @@ pub fn pushed(pushed: PushResult) -> Option<String> {
 /// # Errors
 /// What Ruby raises, as all below.
 pub fn stats(ruby: &Ruby, stats: &Stats) -> Result<RHash, Error> {
-    let hash = SymbolHash::new(ruby)
-        .with("processed", stats.processed)?
-        .with("failed", stats.failed)?
-        .with("enqueued", stats.enqueued)?
-        .with("scheduled", stats.scheduled)?
-        .with("retries", stats.retries)?
-        .with("dead", stats.dead)?
-        .with("in_flight", stats.in_flight)?
-        .with("processes", stats.processes)?;
-    Ok(hash.0)
+    Ok(
+        fields!(ruby, stats: processed, failed, enqueued, scheduled, retries, dead, in_flight, processes),
+    )
 }
 
 /// Records that wait for the log.
 pub fn outbox(ruby: &Ruby, outbox: OutboxStatus) -> Result<RHash, Error> {
-    let hash = SymbolHash::new(ruby)
-        .with("lag_s", outbox.lag_s)?
-        .with("waiting", outbox.waiting)?
-        .with("refused", outbox.refused)?;
-    Ok(hash.0)
+    Ok(fields!(ruby, outbox: lag_s, waiting, refused))
 }
 
 /// A queue.
 pub fn queue(ruby: &Ruby, queue: QueueStatus) -> Result<RHash, Error> {
-    let hash = SymbolHash::new(ruby)
-        .with("name", queue.name)?
-        .with("size", queue.size)?
-        .with("latency_s", queue.latency_s)?
-        .with("paused", queue.paused)?;
-    Ok(hash.0)
+    Ok(fields!(ruby, queue: name, size, latency_s, paused))
 }
 
 /// A process with what it runs.
@@ -116,42 +92,26 @@ pub fn process(ruby: &Ruby, process: ProcessStatus) -> Result<RHash, Error> {
     for job in process.work {
         work.push((job.tid, &*job.queue, text(&job.payload), job.run_at))?;
     }
-    let hash = SymbolHash::new(ruby)
-        .with("identity", process.identity)?
-        .with("info", process.info)?
-        .with("busy", process.busy)?
-        .with("quiet", process.quiet)?
-        .with("rss_kb", process.rss_kb)?
-        .with("beat_at", process.heartbeat_at)?
-        .with("work", work)?;
-    Ok(hash.0)
+    let hash = fields!(ruby, process: identity, info, busy, quiet, rss_kb);
+    hash.aset(ruby.to_symbol("beat_at"), process.heartbeat_at)?;
+    hash.aset(ruby.to_symbol("work"), work)?;
+    Ok(hash)
 }
 
 /// An owner of jobs in flight.
 pub fn owner(ruby: &Ruby, owner: OwnerStatus) -> Result<RHash, Error> {
-    let hash = SymbolHash::new(ruby)
-        .with("identity", owner.identity)?
-        .with("place", owner.process_key)?
-        .with("beat_age_s", owner.heartbeat_age.as_secs_f64())?;
-    Ok(hash.0)
+    let hash = fields!(ruby, owner: identity);
+    hash.aset(ruby.to_symbol("place"), owner.process_key)?;
+    hash.aset(ruby.to_symbol("beat_age_s"), owner.heartbeat_age.as_secs_f64())?;
+    Ok(hash)
 }
 
 /// A batch.
 pub fn batch(ruby: &Ruby, batch: BatchStatus) -> Result<RHash, Error> {
-    let hash = SymbolHash::new(ruby)
-        .with("bid", batch.bid)?
-        .with("description", batch.description)?
-        .with("parent", batch.parent)?
-        .with("created_at", batch.created_at)?
-        .with("total", batch.total)?
-        .with("pending", batch.pending)?
-        .with("failures", batch.failures)?
-        .with("failed_jids", ruby.ary_from_iter(batch.failed_jids))?
-        .with("children_pending", batch.children_pending)?
-        .with("complete", batch.complete)?
-        .with("success", batch.success)?
-        .with("dead", batch.dead)?;
-    Ok(hash.0)
+    Ok(
+        fields!(ruby, batch: bid, description, parent, created_at, total, pending, failures, failed_jids,
+               children_pending, complete, success, dead),
+    )
 }
 
 /// A list of Hashes.

@@ -15,7 +15,9 @@ use crate::outcome::Ack;
 use crate::store::clock::unix_s;
 use crate::store::error::StoreError;
 use crate::store::payload::{requeued, set_only};
-use crate::store::traits::{OwnTransactions, Result, Store};
+use crate::store::traits::{
+    in_steps, no_file, Answer, Change, OwnTransactions, Query, Result, Store,
+};
 use crate::store::types::*;
 
 /// Time between two removals of expired rows.
@@ -25,8 +27,6 @@ const LOOK_EVERY: Duration = Duration::from_secs(60);
 /// The part of a log file's name that stands for its timeline.
 const TIMELINE: &str = "SELECT CASE WHEN NOT pg_is_in_recovery()
     THEN left(pg_walfile_name(pg_current_wal_lsn()), 8) END";
-/// Entries removed in one transaction.
-const CLEAR_STEP: usize = 1000;
 
 /// A user of the connections of this process.
 pub(super) struct PostgresStore {
@@ -50,6 +50,11 @@ impl PostgresStore {
     /// One statement, or reads that need not belong together.
     pub fn single<T>(&self, op: impl FnMut(&mut Call<'_>) -> errors::Result<T>) -> Result<T> {
         self.server.run(Mode::Planned, op)
+    }
+
+    /// A statement with one parameter that changes rows.
+    fn tell(&self, statement: &str, what: &str) -> Result<Answer> {
+        Ok(self.single(|call| call.rows(statement, args![what]).map(drop))?.into())
     }
 
     /// The history that the server goes on with: a standby that takes over begins a new one, a server that recovers from
@@ -142,12 +147,6 @@ impl Store for PostgresStore {
         self.write(|call| lines::acquire(call, owner, requests, now_s))
     }
 
-    fn unlock(&mut self, locks: &[HeldLock<'_>]) -> Result<()> {
-        let (keys, jids): (Vec<&str>, Vec<&str>) =
-            locks.iter().map(|lock| (lock.key, lock.jid)).unzip();
-        self.single(|call| limits::unlock(call, &keys, &jids))
-    }
-
     fn move_due(&mut self, now_s: f64, max: usize) -> Result<DueSummary> {
         let options = &self.server.options;
         self.write(|call| Ok(jobs::take_due(call, now_s, max, None, options)?.1))
@@ -195,143 +194,6 @@ impl Store for PostgresStore {
         Ok(reply)
     }
 
-    fn owners(&mut self) -> Result<Vec<OwnerStatus>> {
-        self.single(owners::owners)
-    }
-
-    fn in_flight(&mut self, owner: &str) -> Result<Vec<ClaimedJob>> {
-        self.single(|call| jobs::in_flight(call, owner))
-    }
-
-    fn forget(&mut self, owner: &str) -> Result<bool> {
-        self.write(|call| owners::forget(call, owner))
-    }
-
-    fn pause(&mut self, queue: &str, paused: bool) -> Result<()> {
-        self.single(|call| inspect::pause(call, queue, paused))
-    }
-
-    fn cancel(&mut self, jid: &str) -> Result<()> {
-        self.single(|call| inspect::cancel(call, jid))
-    }
-
-    fn cancelled(&mut self, jids: &[&str]) -> Result<Vec<bool>> {
-        self.single(|call| inspect::cancelled(call, jids))
-    }
-
-    fn load(&mut self, key: &str) -> Result<Vec<(String, Vec<u8>)>> {
-        self.single(|call| inspect::load(call, key))
-    }
-
-    fn save(&mut self, key: &str, fields: &[(&str, &[u8])], ttl: Duration) -> Result<()> {
-        self.write(|call| inspect::save(call, key, fields, ttl.as_secs_f64()))
-    }
-
-    fn remove_hash(&mut self, key: &str) -> Result<()> {
-        self.single(|call| {
-            call.rows("DELETE FROM chaton.hashes WHERE key=$1", args![key]).map(drop)
-        })
-    }
-
-    fn batch_open(&mut self, batch: &NewBatch<'_>) -> Result<()> {
-        self.write(|call| batches::open(call, batch))
-    }
-
-    fn batch_close(&mut self, bid: &str) -> Result<bool> {
-        self.write(|call| batches::close(call, bid))
-    }
-
-    fn remove_open(&mut self, bid: Option<&str>) -> Result<Vec<BatchStatus>> {
-        self.write(|call| batches::remove_open(call, bid))
-    }
-
-    fn batch(&mut self, bid: &str) -> Result<Option<BatchStatus>> {
-        self.single(|call| batches::status(call, bid))
-    }
-
-    fn batches(&mut self, max: usize) -> Result<Vec<BatchStatus>> {
-        self.single(|call| batches::unfinished(call, max))
-    }
-
-    fn probe(&mut self) -> Result<()> {
-        self.single(|call| call.rows("SELECT 1", &[]).map(drop))
-    }
-
-    fn stats(&mut self) -> Result<Stats> {
-        let lease_s = self.lease_s();
-        self.single(|call| inspect::stats(call, lease_s))
-    }
-
-    fn reset_counter(&mut self, name: &str) -> Result<()> {
-        self.single(|call| {
-            call.rows("UPDATE chaton.counters SET value=0 WHERE name=$1", args![name]).map(drop)
-        })
-    }
-
-    fn outbox(&mut self) -> Result<Option<OutboxStatus>> {
-        self.single(outbox::status).map(Some)
-    }
-
-    fn queues(&mut self) -> Result<Vec<QueueStatus>> {
-        self.single(|call| inspect::queues(call, unix_s()))
-    }
-
-    fn processes(&mut self) -> Result<Vec<ProcessStatus>> {
-        let lease_s = self.lease_s();
-        self.single(|call| owners::processes(call, lease_s))
-    }
-
-    fn list(&mut self, from: &JobLocation, offset: usize, count: usize) -> Result<Vec<JobEntry>> {
-        self.single(|call| inspect::list(call, from, offset, count))
-    }
-
-    fn find(&mut self, jid: &str) -> Result<Option<(JobLocation, JobEntry)>> {
-        self.single(|call| inspect::find(call, jid))
-    }
-
-    fn remove(&mut self, from: &JobLocation, entry: &JobEntry) -> Result<bool> {
-        self.write(|call| jobs::remove(call, from, entry))
-    }
-
-    fn enqueue_entry(&mut self, from: &JobLocation, entry: &JobEntry, now_s: f64) -> Result<bool> {
-        let (queue, payload) = requeued(from, entry, now_s, self.server.options.format)?;
-        self.write(|call| jobs::enqueue_entry(call, from, entry, (&queue, &payload)))
-    }
-
-    fn kill(&mut self, from: &JobLocation, entry: &JobEntry, now_s: f64) -> Result<bool> {
-        let options = &self.server.options;
-        self.write(|call| jobs::kill(call, from, entry, now_s, options))
-    }
-
-    fn add_entry(&mut self, to: &JobLocation, at: f64, payload: &[u8]) -> Result<()> {
-        set_only(to)?;
-        let options = &self.server.options;
-        self.write(|call| jobs::add_entry(call, to, at, payload, options))
-    }
-
-    fn reschedule_entry(&mut self, from: &JobLocation, entry: &JobEntry, at: f64) -> Result<bool> {
-        set_only(from)?;
-        self.single(|call| jobs::reschedule(call, from, entry, at))
-    }
-
-    fn clear(&mut self, from: &JobLocation, max: usize) -> Result<usize> {
-        // In steps, so that other writers are not held up.
-        let max = if max == 0 { usize::MAX } else { max };
-        let mut cleared = 0;
-        loop {
-            let step = CLEAR_STEP.min(max - cleared);
-            let gone = self.write(|call| jobs::clear(call, from, step))?;
-            cleared += gone;
-            if gone < step || cleared >= max {
-                return Ok(cleared);
-            }
-        }
-    }
-
-    fn signal(&mut self, identity: &str, signal: &str) -> Result<()> {
-        self.single(|call| owners::signal(call, identity, signal))
-    }
-
     fn warning(&self) -> Option<String> {
         self.warning.clone()
     }
@@ -340,15 +202,84 @@ impl Store for PostgresStore {
         Some(self)
     }
 
-    fn advice(&mut self) -> Result<Vec<String>> {
-        self.single(advice::advice)
-    }
-
-    fn migrate(&mut self) -> Result<i64> {
-        self.server.migrate(schema::STEPS)
-    }
-
     fn backup(&mut self, _path: &str, _progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
         Err(StoreError::refused("backup: copy the schema with `pg_dump --schema=chaton`"))
+    }
+
+    fn query(&mut self, query: Query<'_>) -> Result<Answer> {
+        let lease_s = self.lease_s();
+        Ok(match query {
+            Query::Owners() => self.single(owners::owners)?.into(),
+            Query::InFlight(owner) => self.single(|call| jobs::in_flight(call, owner))?.into(),
+            Query::Cancelled(jids) => self.single(|call| inspect::cancelled(call, jids))?.into(),
+            Query::Load(key) => self.single(|call| inspect::load(call, key))?.into(),
+            Query::Batch(bid) => self.single(|call| batches::status(call, bid))?.into(),
+            Query::Batches(max) => self.single(|call| batches::unfinished(call, max))?.into(),
+            Query::Probe() => self.single(|call| call.rows("SELECT 1", &[]).map(drop))?.into(),
+            Query::Stats() => self.single(|call| inspect::stats(call, lease_s))?.into(),
+            Query::DailyCounts(days) => vec![(0, 0); days.len()].into(),
+            Query::Queues() => self.single(|call| inspect::queues(call, unix_s()))?.into(),
+            Query::Processes() => self.single(|call| owners::processes(call, lease_s))?.into(),
+            Query::List(from, offset, count) => {
+                self.single(|call| inspect::list(call, from, offset, count))?.into()
+            }
+            Query::Find(jid) => self.single(|call| inspect::find(call, jid))?.into(),
+            Query::SidekiqProcesses() => Answer::Texts(vec![]),
+            Query::Outbox() => Some(self.single(outbox::status)?).into(),
+            Query::Advice() => self.single(advice::advice)?.into(),
+        })
+    }
+
+    fn change(&mut self, change: Change<'_>) -> Result<Answer> {
+        let options = &self.server.options;
+        Ok(match change {
+            Change::Unlock(locks) => {
+                let (keys, jids): (Vec<&str>, Vec<&str>) =
+                    locks.iter().map(|lock| (lock.key, lock.jid)).unzip();
+                self.single(|call| limits::unlock(call, &keys, &jids))?.into()
+            }
+            Change::Forget(owner) => self.write(|call| owners::forget(call, owner))?.into(),
+            Change::Pause(queue, paused) => {
+                self.single(|call| inspect::pause(call, queue, paused))?.into()
+            }
+            Change::Cancel(jid) => self.single(|call| inspect::cancel(call, jid))?.into(),
+            Change::Save(key, fields, ttl) => {
+                self.write(|call| inspect::save(call, key, fields, ttl.as_secs_f64()))?.into()
+            }
+            Change::RemoveHash(key) => self.tell("DELETE FROM chaton.hashes WHERE key=$1", key)?,
+            Change::BatchOpen(batch) => self.write(|call| batches::open(call, batch))?.into(),
+            Change::BatchClose(bid) => self.write(|call| batches::close(call, bid))?.into(),
+            Change::RemoveOpen(bid) => self.write(|call| batches::remove_open(call, bid))?.into(),
+            Change::ResetCounter(name) => {
+                self.tell("UPDATE chaton.counters SET value=0 WHERE name=$1", name)?
+            }
+            Change::Remove(from, entry) => {
+                self.write(|call| jobs::remove(call, from, entry))?.into()
+            }
+            Change::Enqueue(from, entry, now_s) => {
+                let (queue, payload) = requeued(from, entry, now_s, options.format)?;
+                self.write(|call| jobs::enqueue_entry(call, from, entry, (&queue, &payload)))?
+                    .into()
+            }
+            Change::Kill(from, entry, now_s) => {
+                self.write(|call| jobs::kill(call, from, entry, now_s, options))?.into()
+            }
+            Change::Add(to, at, payload) => {
+                set_only(to)?;
+                self.write(|call| jobs::add_entry(call, to, at, payload, options))?.into()
+            }
+            Change::Reschedule(from, entry, at) => {
+                set_only(from)?;
+                self.single(|call| jobs::reschedule(call, from, entry, at))?.into()
+            }
+            Change::Clear(from, max) => {
+                in_steps(max, |step| self.write(|call| jobs::clear(call, from, step)))?.into()
+            }
+            Change::Signal(identity, signal) => {
+                self.single(|call| owners::signal(call, identity, signal))?.into()
+            }
+            Change::Migrate() => self.server.migrate(schema::STEPS)?.into(),
+            Change::Vacuum(_) => return no_file(),
+        })
     }
 }

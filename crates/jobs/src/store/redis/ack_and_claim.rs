@@ -20,107 +20,100 @@ const ACK_MAX: usize = 200;
 /// Bytes of jobs after which a claim ends early; the last few may exceed it.
 const CLAIM_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-impl RedisStore {
-    pub(super) fn ack_and_claim_jobs(
-        &mut self,
-        owner: &str,
-        acks: &[Ack],
-        request: Option<&ClaimRequest<'_>>,
-    ) -> Result<ClaimReply> {
-        self.conn.ensure()?;
-        let mut pipeline = Pipeline::new();
-        let (plain, others) = Ack::in_order(acks);
-        if !plain.is_empty() {
-            pipeline.begin(2 + plain.len());
-            pipeline.word("HDEL").parts(&[b"chaton:inflight:", owner.as_bytes()]);
-            for ack in &plain {
-                let ticket = &mut [0; 20];
-                pipeline.parts(&[decimal(ticket, ack.ticket), b":", ack.queue.as_bytes()]);
-            }
+pub(super) fn ack_and_claim(
+    store: &mut RedisStore,
+    owner: &str,
+    acks: &[Ack],
+    request: Option<&ClaimRequest<'_>>,
+) -> Result<ClaimReply> {
+    store.conn.ensure()?;
+    let mut pipeline = Pipeline::new();
+    let (plain, others) = Ack::in_order(acks);
+    if !plain.is_empty() {
+        pipeline.begin(2 + plain.len());
+        pipeline.word("HDEL").parts(&[b"chaton:inflight:", owner.as_bytes()]);
+        for ack in &plain {
+            let ticket = &mut [0; 20];
+            pipeline.parts(&[decimal(ticket, ack.ticket), b":", ack.queue.as_bytes()]);
         }
-        let scripts = others.len().div_ceil(ACK_MAX);
-        for (index, some) in others.chunks(ACK_MAX).enumerate() {
-            let last = index + 1 == scripts;
-            self.add_acks(&mut pipeline, owner, some, request.filter(|_| last))?;
-        }
-        if let Some(request) = request.filter(|_| others.is_empty()) {
-            self.conn.script(&mut pipeline, Script::Claim, 1 + claim_words(request))?;
-            add_claim(pipeline.word(owner), request);
-        }
-        if pipeline.is_empty() {
-            return Ok(ClaimReply::default());
-        }
-        let mut replies = self.run(&pipeline)?;
-        let mut claimed = ClaimReply::default();
-        if !plain.is_empty() {
-            let removed = replies.next().map_or(0, |reply| reply.count()) as usize;
-            claimed.fenced = plain.len().saturating_sub(removed);
-        }
-        let mut last = None;
-        for _ in 0..scripts {
-            let mut parts = replies.next().unwrap_or(RespValue::Nil).items().into_iter();
-            claimed.fenced += parts.next().map_or(0, |fenced| fenced.count()) as usize;
-            last = parts.next();
-        }
-        if let Some((request, reply)) = request.zip(last.or_else(|| replies.next())) {
-            read_claim(&mut claimed, request, reply);
-        }
-        Ok(claimed)
     }
+    let scripts = others.len().div_ceil(ACK_MAX);
+    for (index, some) in others.chunks(ACK_MAX).enumerate() {
+        let last = index + 1 == scripts;
+        add_acks(store, &mut pipeline, owner, some, request.filter(|_| last))?;
+    }
+    if let Some(request) = request.filter(|_| others.is_empty()) {
+        store.conn.script(&mut pipeline, Script::Claim, 1 + claim_words(request))?;
+        add_claim(pipeline.word(owner), request);
+    }
+    if pipeline.is_empty() {
+        return Ok(ClaimReply::default());
+    }
+    let mut replies = store.run(&pipeline)?;
+    let mut claimed = ClaimReply::default();
+    if !plain.is_empty() {
+        let removed = replies.next().map_or(0, |reply| reply.count()) as usize;
+        claimed.fenced = plain.len().saturating_sub(removed);
+    }
+    let mut last = None;
+    for _ in 0..scripts {
+        let mut parts = replies.next().unwrap_or(RespValue::Nil).items().into_iter();
+        claimed.fenced += parts.next().map_or(0, |fenced| fenced.count()) as usize;
+        last = parts.next();
+    }
+    if let Some((request, reply)) = request.zip(last.or_else(|| replies.next())) {
+        read_claim(&mut claimed, request, reply);
+    }
+    Ok(claimed)
+}
 
-    fn add_acks(
-        &mut self,
-        pipeline: &mut Pipeline,
-        owner: &str,
-        acks: &[&Ack],
-        request: Option<&ClaimRequest<'_>>,
-    ) -> Result<()> {
-        let none = SideEffects::default();
-        let slots = |ack: &Ack| ack.effects.as_deref().map_or(0, |effects| effects.release.len());
-        let more = |ack: &Ack| {
-            usize::from(slots(ack) > 0)
-                + if matches!(ack.outcome, Outcome::Wait(_)) { 5 } else { 0 }
+fn add_acks(
+    store: &mut RedisStore,
+    pipeline: &mut Pipeline,
+    owner: &str,
+    acks: &[&Ack],
+    request: Option<&ClaimRequest<'_>>,
+) -> Result<()> {
+    let none = SideEffects::default();
+    let slots = |ack: &Ack| ack.effects.as_deref().map_or(0, |effects| effects.release.len());
+    let more = |ack: &Ack| {
+        usize::from(slots(ack) > 0) + if matches!(ack.outcome, Outcome::Wait(_)) { 5 } else { 0 }
+    };
+    let words = acks.iter().map(|ack| 13 + slots(ack) + more(ack)).sum::<usize>();
+    let claim = request.map_or(0, claim_words);
+    store.conn.script(pipeline, Script::Ack, 5 + words + claim)?;
+    let options = &store.options;
+    pipeline.word(owner).number(options.dead_max as u64).number(options.dead_age.as_secs());
+    pipeline.float(acks.iter().map(|ack| ended_at(ack)).fold(0.0, f64::max));
+    pipeline.number(5 + words as u64);
+    for ack in acks {
+        pipeline.number(ack.ticket).word(ack.queue.as_bytes());
+        let (name, at, payload) = outcome(&ack.outcome);
+        pipeline.word(name).float(at);
+        match payload {
+            Some(payload) => pipeline.word("1").word(payload),
+            None => pipeline.word("0").word(""),
         };
-        let words = acks.iter().map(|ack| 13 + slots(ack) + more(ack)).sum::<usize>();
-        let claim = request.map_or(0, claim_words);
-        self.conn.script(pipeline, Script::Ack, 5 + words + claim)?;
-        let options = &self.options;
-        pipeline.word(owner).number(options.dead_max as u64).number(options.dead_age.as_secs());
-        pipeline.float(acks.iter().map(|ack| ended_at(ack)).fold(0.0, f64::max));
-        pipeline.number(5 + words as u64);
-        for ack in acks {
-            pipeline.number(ack.ticket).word(ack.queue.as_bytes());
-            let (name, at, payload) = outcome(&ack.outcome);
-            pipeline.word(name).float(at);
-            match payload {
-                Some(payload) => pipeline.word("1").word(payload),
-                None => pipeline.word("0").word(""),
-            };
-            match &ack.outcome {
-                Outcome::Requeue { queue: Some(queue), .. } if ack.queue.is_empty() => {
-                    pipeline.word(&**queue)
-                }
-                Outcome::Wait(wait) if ack.queue.is_empty() => {
-                    pipeline.word(named_queue(&wait.payload))
-                }
-                _ => pipeline.word(&*ack.queue),
-            };
-            add_effects(pipeline, ack.effects.as_deref().unwrap_or(&none));
-            if let Outcome::Wait(wait) = &ack.outcome {
-                let (max, span_s) = wait.behind.rule.size();
-                pipeline.word(wait.behind.line()).word(&wait.jid).float(wait.place);
-                pipeline.word(format!("{max} {span_s:?}")).word(if wait.is_new {
-                    "1"
-                } else {
-                    "0"
-                });
+        match &ack.outcome {
+            Outcome::Requeue { queue: Some(queue), .. } if ack.queue.is_empty() => {
+                pipeline.word(&**queue)
             }
+            Outcome::Wait(wait) if ack.queue.is_empty() => {
+                pipeline.word(named_queue(&wait.payload))
+            }
+            _ => pipeline.word(&*ack.queue),
+        };
+        add_effects(pipeline, ack.effects.as_deref().unwrap_or(&none));
+        if let Outcome::Wait(wait) = &ack.outcome {
+            let (max, span_s) = wait.behind.rule.size();
+            pipeline.word(wait.behind.line()).word(&wait.jid).float(wait.place);
+            pipeline.word(format!("{max} {span_s:?}")).word(if wait.is_new { "1" } else { "0" });
         }
-        if let Some(request) = request {
-            add_claim(pipeline, request);
-        }
-        Ok(())
     }
+    if let Some(request) = request {
+        add_claim(pipeline, request);
+    }
+    Ok(())
 }
 
 /// Words of [`add_claim`].

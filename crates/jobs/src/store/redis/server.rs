@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use chaton_core::event_fd::EventFd;
+use chaton_core::event_fd::{wait_for_any, EventFd};
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags};
 
@@ -17,7 +17,6 @@ use super::resp::{Pipeline, RespValue};
 use super::resp_stream::RespStream;
 use super::transport::{PollResult, Transport};
 use crate::store::error::{StoreError, StoreErrorKind};
-use crate::store::poll::wait_for_any;
 use crate::store::traits::Result;
 
 /// The channels on which a sentinel reports a new primary. The one that carries out a failover names it when

@@ -8,14 +8,13 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chaton_core::event_fd::EventFd;
+use chaton_core::event_fd::{wait_for_any, EventFd};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::net::sockopt;
 use rustls::pki_types::ServerName;
 use rustls::ClientConnection;
 
 use super::redis_address::{Endpoint, RedisAddress};
-use crate::store::poll::wait_for_any;
 use crate::store::tls;
 
 /// Silence after which the kernel probes the peer.

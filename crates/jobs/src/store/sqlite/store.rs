@@ -15,13 +15,11 @@ use crate::store::clock::unix_s;
 use crate::store::error::StoreError;
 use crate::store::options::StoreOptions;
 use crate::store::payload::{requeued, set_only};
-use crate::store::traits::{Result, Store};
+use crate::store::traits::{in_steps, no_tables, Answer, Change, Query, Result, Store};
 use crate::store::types::*;
 
 /// Time between two removals of expired rows.
 const CLEANUP_EVERY: Duration = Duration::from_secs(300);
-/// Entries removed in one transaction.
-const CLEAR_STEP: usize = 1000;
 
 /// A user of the database of this process.
 pub(super) struct SqliteStore {
@@ -102,6 +100,18 @@ impl SqliteStore {
     }
 }
 
+impl SqliteStore {
+    fn owners(&mut self) -> Result<Vec<OwnerStatus>> {
+        let lease_s = self.lease_s();
+        let owners = self.read(|conn| processes::owners(conn, lease_s))?;
+        let has_ended = |(owner, lock): (OwnerStatus, Option<LockPlace>)| OwnerStatus {
+            ended: lock.is_some_and(|place| is_free(&self.path, &place)),
+            ..owner
+        };
+        Ok(owners.into_iter().map(has_ended).collect())
+    }
+}
+
 impl Store for SqliteStore {
     fn push(&mut self, jobs: &[NewJob<'_>]) -> Result<Vec<PushResult>> {
         self.write(|tx| queues::push(tx, jobs, unix_s()))
@@ -168,12 +178,6 @@ impl Store for SqliteStore {
         self.write_soon(|tx| limits::acquire(tx, owner, requests, now_s))
     }
 
-    fn unlock(&mut self, locks: &[HeldLock<'_>]) -> Result<()> {
-        self.write_soon(|tx| {
-            locks.iter().try_for_each(|lock| limits::unlock(tx, lock.key, lock.jid))
-        })
-    }
-
     fn move_due(&mut self, now_s: f64, max: usize) -> Result<DueSummary> {
         let options = self.options.clone();
         self.write_soon(|tx| entries::move_due(tx, now_s, max, &options))
@@ -204,151 +208,88 @@ impl Store for SqliteStore {
         })
     }
 
-    fn owners(&mut self) -> Result<Vec<OwnerStatus>> {
-        let lease_s = self.lease_s();
-        let owners = self.read(|conn| processes::owners(conn, lease_s))?;
-        let has_ended = |(owner, lock): (OwnerStatus, Option<LockPlace>)| OwnerStatus {
-            ended: lock.is_some_and(|place| is_free(&self.path, &place)),
-            ..owner
-        };
-        Ok(owners.into_iter().map(has_ended).collect())
-    }
-
-    fn in_flight(&mut self, owner: &str) -> Result<Vec<ClaimedJob>> {
-        self.read(|conn| processes::in_flight(conn, owner))
-    }
-
-    fn forget(&mut self, owner: &str) -> Result<bool> {
-        self.write(|tx| processes::forget(tx, owner))
-    }
-
-    fn pause(&mut self, queue: &str, paused: bool) -> Result<()> {
-        self.write(|tx| expiring::pause(tx, queue, paused))
-    }
-
-    fn cancel(&mut self, jid: &str) -> Result<()> {
-        self.write(|tx| expiring::cancel(tx, jid))
-    }
-
-    fn cancelled(&mut self, jids: &[&str]) -> Result<Vec<bool>> {
-        self.read(|conn| expiring::cancelled(conn, jids))
-    }
-
-    fn load(&mut self, key: &str) -> Result<Vec<(String, Vec<u8>)>> {
-        self.read(|conn| expiring::load(conn, key))
-    }
-
-    fn save(&mut self, key: &str, fields: &[(&str, &[u8])], ttl: Duration) -> Result<()> {
-        self.write(|tx| expiring::save(tx, key, fields, ttl.as_secs_f64()))
-    }
-
-    fn remove_hash(&mut self, key: &str) -> Result<()> {
-        self.write(|tx| expiring::remove_hash(tx, key))
-    }
-
-    fn batch_open(&mut self, batch: &NewBatch<'_>) -> Result<()> {
-        self.write(|tx| batches::open(tx, batch))
-    }
-
-    fn batch_close(&mut self, bid: &str) -> Result<bool> {
-        self.write(|tx| batches::close(tx, bid))
-    }
-
-    fn remove_open(&mut self, bid: Option<&str>) -> Result<Vec<BatchStatus>> {
-        self.write(|tx| batches::remove_open(tx, bid))
-    }
-
-    fn batch(&mut self, bid: &str) -> Result<Option<BatchStatus>> {
-        self.read(|conn| batches::status(conn, bid))
-    }
-
-    fn batches(&mut self, max: usize) -> Result<Vec<BatchStatus>> {
-        self.read(|conn| batches::unfinished(conn, max))
-    }
-
-    fn probe(&mut self) -> Result<()> {
-        self.read(|conn| inspect::availability(conn, &[])).map(drop)
-    }
-
-    fn stats(&mut self) -> Result<Stats> {
-        let lease_s = self.lease_s();
-        self.read(|conn| inspect::stats(conn, lease_s))
-    }
-
-    fn reset_counter(&mut self, name: &str) -> Result<()> {
-        self.write(|tx| {
-            tx.conn.execute("UPDATE counters SET value=0 WHERE name=?1", [name]).map(|_| ())
-        })
-    }
-
-    fn queues(&mut self) -> Result<Vec<QueueStatus>> {
-        self.read(|conn| inspect::queues(conn, unix_s()))
-    }
-
-    fn processes(&mut self) -> Result<Vec<ProcessStatus>> {
-        let lease_s = self.lease_s();
-        self.read(|conn| processes::processes(conn, lease_s))
-    }
-
-    fn list(&mut self, from: &JobLocation, offset: usize, count: usize) -> Result<Vec<JobEntry>> {
-        self.read(|conn| inspect::list(conn, from, offset, count))
-    }
-
-    fn find(&mut self, jid: &str) -> Result<Option<(JobLocation, JobEntry)>> {
-        self.read(|conn| inspect::find(conn, jid))
-    }
-
-    fn remove(&mut self, from: &JobLocation, entry: &JobEntry) -> Result<bool> {
-        self.write(|tx| entries::remove(tx, from, entry))
-    }
-
-    fn enqueue_entry(&mut self, from: &JobLocation, entry: &JobEntry, now_s: f64) -> Result<bool> {
-        let (queue, payload) = requeued(from, entry, now_s, self.options.format)?;
-        self.write(|tx| entries::enqueue_entry(tx, from, entry, (&queue, &payload)))
-    }
-
-    fn kill(&mut self, from: &JobLocation, entry: &JobEntry, now_s: f64) -> Result<bool> {
-        let options = self.options.clone();
-        self.write(|tx| entries::kill(tx, from, entry, now_s, &options))
-    }
-
-    fn add_entry(&mut self, to: &JobLocation, at: f64, payload: &[u8]) -> Result<()> {
-        set_only(to)?;
-        let options = self.options.clone();
-        self.write(|tx| {
-            rows::add_to_set(tx, to, at, payload)?;
-            rows::trim_dead(tx, &options)
-        })
-    }
-
-    fn reschedule_entry(&mut self, from: &JobLocation, entry: &JobEntry, at: f64) -> Result<bool> {
-        set_only(from)?;
-        self.write(|tx| entries::reschedule(tx, from, entry, at))
-    }
-
-    fn clear(&mut self, from: &JobLocation, max: usize) -> Result<usize> {
-        // In steps, so that other writers are not held up.
-        let max = if max == 0 { usize::MAX } else { max };
-        let mut cleared = 0;
-        loop {
-            let step = CLEAR_STEP.min(max - cleared);
-            let gone = self.write(|tx| entries::clear(tx, from, step))?;
-            cleared += gone;
-            if gone < step || cleared >= max {
-                return Ok(cleared);
-            }
-        }
-    }
-
-    fn signal(&mut self, identity: &str, signal: &str) -> Result<()> {
-        self.write(|tx| processes::signal(tx, identity, signal))
-    }
-
-    fn vacuum(&mut self, force: bool) -> Result<(u64, u64)> {
-        Ok(chaton_embedded::vacuum(&self.database(), force)?)
-    }
-
     fn backup(&mut self, path: &str, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
         Ok(chaton_embedded::backup(&self.database(), Path::new(path), progress)?)
+    }
+
+    fn query(&mut self, query: Query<'_>) -> Result<Answer> {
+        let lease_s = self.lease_s();
+        Ok(match query {
+            Query::Owners() => self.owners()?.into(),
+            Query::InFlight(owner) => self.read(|conn| processes::in_flight(conn, owner))?.into(),
+            Query::Cancelled(jids) => self.read(|conn| expiring::cancelled(conn, jids))?.into(),
+            Query::Load(key) => self.read(|conn| expiring::load(conn, key))?.into(),
+            Query::Batch(bid) => self.read(|conn| batches::status(conn, bid))?.into(),
+            Query::Batches(max) => self.read(|conn| batches::unfinished(conn, max))?.into(),
+            Query::Probe() => self.read(|conn| inspect::availability(conn, &[])).map(drop)?.into(),
+            Query::Stats() => self.read(|conn| inspect::stats(conn, lease_s))?.into(),
+            Query::DailyCounts(days) => vec![(0, 0); days.len()].into(),
+            Query::Queues() => self.read(|conn| inspect::queues(conn, unix_s()))?.into(),
+            Query::Processes() => self.read(|conn| processes::processes(conn, lease_s))?.into(),
+            Query::List(from, offset, count) => {
+                self.read(|conn| inspect::list(conn, from, offset, count))?.into()
+            }
+            Query::Outbox() => Answer::Outbox(None),
+            Query::Find(jid) => self.read(|conn| inspect::find(conn, jid))?.into(),
+            Query::SidekiqProcesses() | Query::Advice() => Answer::Texts(vec![]),
+        })
+    }
+
+    fn change(&mut self, change: Change<'_>) -> Result<Answer> {
+        let options = self.options.clone();
+        Ok(match change {
+            Change::Unlock(locks) => self
+                .write_soon(|tx| {
+                    locks.iter().try_for_each(|lock| limits::unlock(tx, lock.key, lock.jid))
+                })?
+                .into(),
+            Change::Forget(owner) => self.write(|tx| processes::forget(tx, owner))?.into(),
+            Change::Pause(queue, paused) => {
+                self.write(|tx| expiring::pause(tx, queue, paused))?.into()
+            }
+            Change::Cancel(jid) => self.write(|tx| expiring::cancel(tx, jid))?.into(),
+            Change::Save(key, fields, ttl) => {
+                self.write(|tx| expiring::save(tx, key, fields, ttl.as_secs_f64()))?.into()
+            }
+            Change::RemoveHash(key) => self.write(|tx| expiring::remove_hash(tx, key))?.into(),
+            Change::BatchOpen(batch) => self.write(|tx| batches::open(tx, batch))?.into(),
+            Change::BatchClose(bid) => self.write(|tx| batches::close(tx, bid))?.into(),
+            Change::RemoveOpen(bid) => self.write(|tx| batches::remove_open(tx, bid))?.into(),
+            Change::ResetCounter(name) => self
+                .write(|tx| {
+                    tx.conn.execute("UPDATE counters SET value=0 WHERE name=?1", [name]).map(drop)
+                })?
+                .into(),
+            Change::Remove(from, entry) => {
+                self.write(|tx| entries::remove(tx, from, entry))?.into()
+            }
+            Change::Enqueue(from, entry, now_s) => {
+                let (queue, payload) = requeued(from, entry, now_s, options.format)?;
+                self.write(|tx| entries::enqueue_entry(tx, from, entry, (&queue, &payload)))?.into()
+            }
+            Change::Kill(from, entry, now_s) => {
+                self.write(|tx| entries::kill(tx, from, entry, now_s, &options))?.into()
+            }
+            Change::Add(to, at, payload) => {
+                set_only(to)?;
+                self.write(|tx| {
+                    rows::add_to_set(tx, to, at, payload)
+                        .and_then(|()| rows::trim_dead(tx, &options))
+                })?
+                .into()
+            }
+            Change::Reschedule(from, entry, at) => {
+                set_only(from)?;
+                self.write(|tx| entries::reschedule(tx, from, entry, at))?.into()
+            }
+            Change::Clear(from, max) => {
+                in_steps(max, |step| self.write(|tx| entries::clear(tx, from, step)))?.into()
+            }
+            Change::Signal(identity, signal) => {
+                self.write(|tx| processes::signal(tx, identity, signal))?.into()
+            }
+            Change::Migrate() => return no_tables(),
+            Change::Vacuum(force) => chaton_embedded::vacuum(&self.database(), force)?.into(),
+        })
     }
 }

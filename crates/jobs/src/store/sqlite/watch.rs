@@ -4,14 +4,14 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chaton_core::event_fd::EventFd;
+use chaton_core::event_fd::{wait_for_any, EventFd};
 use chaton_embedded::{inode, ChangeWatch, Database};
 use rustix::event::{PollFd, PollFlags};
 
 use super::inspect;
 use super::transaction::CHANNEL;
 use crate::store::error::StoreError;
-use crate::store::poll::{wait_for_any, EventInterrupt};
+use crate::store::poll::EventInterrupt;
 use crate::store::traits::{Interrupt, Result, StoreWatch};
 use crate::store::types::{Availability, StoreEvent};
 

@@ -1,7 +1,7 @@
 //! Two stores that get the same calls: the one under test, and the store in memory as its oracle. Replies have to be the
 //! same. Calls of engines may lose their request or their reply, and the clock of both is the model's.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
@@ -192,6 +192,27 @@ impl TwinStore {
         Ok(())
     }
 
+    /// Processes of the model end when it says so.
+    fn end_owners(&self, owners: &mut [OwnerStatus]) {
+        owners.sort_by(|a, b| a.identity.cmp(&b.identity));
+        let control = self.control.lock();
+        let place =
+            owners.iter().map(|owner| owner.process_key.clone()).find(|key| !key.is_empty());
+        for owner in owners.iter_mut().filter(|owner| control.gone.contains(&owner.identity)) {
+            // It was taken for dead, and has claimed again since: only its lease, by the real clock, tells that it died.
+            if owner.process_key.is_empty() {
+                owner.process_key = place.clone().unwrap_or_default();
+            }
+            let mut parts: Vec<&str> = owner.process_key.split(' ').collect();
+            if parts.len() > 3 {
+                // Another process has its pid now.
+                parts[3] = "1";
+            }
+            owner.process_key = parts.join(" ");
+        }
+        owners.iter_mut().for_each(|owner| owner.ended = false);
+    }
+
     fn spread(&self, acks: &[Ack]) -> Vec<Ack> {
         let mut control = self.control.lock();
         let mut acks = acks.to_vec();
@@ -228,12 +249,43 @@ fn without_row(entry: &JobEntry) -> (String, Rough) {
     (String::from_utf8_lossy(&entry.payload).into_owned(), Rough(entry.score))
 }
 
-macro_rules! same {
-    ($($name:ident($($arg:ident: $type:ty),*) -> $answer:ty, $seen:expr;)*) => {
-        $(fn $name(&mut self, $($arg: $type),*) -> Result<$answer> {
-            self.both(stringify!($name), $seen, |store| store.$name($($arg),*))
-        })*
-    };
+/// What is the same in both stores.
+#[derive(Debug, PartialEq)]
+enum Seen {
+    Answer(Answer),
+    Names(BTreeSet<String>),
+    Entries(Vec<(Option<JobLocation>, String, Rough)>),
+}
+
+fn seen(answer: &Answer, in_order: bool) -> Seen {
+    match answer.clone() {
+        Answer::Owners(owners) => Seen::Names(owners.into_iter().map(|one| one.identity).collect()),
+        Answer::Batches(batches) => Seen::Names(batches.into_iter().map(|one| one.bid).collect()),
+        Answer::Entries(found) => {
+            let found = found.iter().map(without_row);
+            let mut found: Vec<_> = found.map(|(payload, at)| (None, payload, at)).collect();
+            // Entries of a set whose times are the same have no order.
+            if !in_order {
+                found.sort_by(|(_, a, at), (_, b, other)| a.cmp(b).then(at.0.total_cmp(&other.0)));
+            }
+            Seen::Entries(found)
+        }
+        Answer::Found(found) => Seen::Entries(Vec::from_iter(found.map(|(place, entry)| {
+            let (payload, at) = without_row(&entry);
+            (Some(place), payload, at)
+        }))),
+        Answer::Batch(Some(mut status)) => {
+            status.failed_jids.sort();
+            status.created_at = 0.0;
+            Seen::Answer(Some(status).into())
+        }
+        Answer::Fields(mut fields) => {
+            fields.sort();
+            Seen::Answer(fields.into())
+        }
+        Answer::Stats(stats) => Seen::Answer(Stats { processes: 0, ..stats }.into()),
+        same => Seen::Answer(same),
+    }
 }
 
 impl Store for TwinStore {
@@ -309,34 +361,6 @@ impl Store for TwinStore {
         Ok(HeartbeatReply { now_s: reply.now_s + self.control.lock().ahead_s, ..reply })
     }
 
-    fn owners(&mut self) -> Result<Vec<OwnerStatus>> {
-        let seen = |owners: &Vec<OwnerStatus>| {
-            let mut names: Vec<_> = owners.iter().map(|owner| owner.identity.clone()).collect();
-            names.sort();
-            names
-        };
-        let mut owners = self.both("owners", seen, |store| store.owners())?;
-        owners.sort_by(|a, b| a.identity.cmp(&b.identity));
-        let control = self.control.lock();
-        let place =
-            owners.iter().map(|owner| owner.process_key.clone()).find(|key| !key.is_empty());
-        for owner in owners.iter_mut().filter(|owner| control.gone.contains(&owner.identity)) {
-            // It was taken for dead, and has claimed again since: only its lease, by the real clock, tells that it died.
-            if owner.process_key.is_empty() {
-                owner.process_key = place.clone().unwrap_or_default();
-            }
-            let mut parts: Vec<&str> = owner.process_key.split(' ').collect();
-            if parts.len() > 3 {
-                // Another process has its pid now.
-                parts[3] = "1";
-            }
-            owner.process_key = parts.join(" ");
-        }
-        // Processes of the model end when it says so.
-        owners.iter_mut().for_each(|owner| owner.ended = false);
-        Ok(owners)
-    }
-
     fn restore(&mut self, owner: &str, jobs: &[ClaimedJob]) -> Result<usize> {
         let restored = self.ask("restore", |store| store.restore(owner, jobs))?;
         if restored > 0 {
@@ -348,34 +372,6 @@ impl Store for TwinStore {
             self.control.lock().events.extend(events);
         }
         Ok(restored)
-    }
-
-    fn batch(&mut self, bid: &str) -> Result<Option<BatchStatus>> {
-        let seen = |status: &Option<BatchStatus>| {
-            status.clone().map(|mut status| {
-                status.failed_jids.sort();
-                status.created_at = 0.0;
-                status
-            })
-        };
-        self.both("batch", seen, |store| store.batch(bid))
-    }
-
-    fn batch_open(&mut self, batch: &NewBatch<'_>) -> Result<()> {
-        self.adds("batch_open")?;
-        self.both("batch_open", |()| (), |store| store.batch_open(batch))
-    }
-
-    fn list(&mut self, from: &JobLocation, offset: usize, count: usize) -> Result<Vec<JobEntry>> {
-        let seen = |found: &Vec<JobEntry>| {
-            let mut found: Vec<_> = found.iter().map(without_row).collect();
-            // Entries of a set whose times are the same have no order.
-            if !matches!(from, JobLocation::Queue(_)) {
-                found.sort_by(|(a, at), (b, other)| a.cmp(b).then(at.0.total_cmp(&other.0)));
-            }
-            found
-        };
-        self.both("list", seen, |store| store.list(from, offset, count))
     }
 
     fn claim_due(
@@ -403,40 +399,36 @@ impl Store for TwinStore {
         self.real.connections()
     }
 
-    fn processes(&mut self) -> Result<Vec<ProcessStatus>> {
-        self.real.processes()
-    }
-
-    fn queues(&mut self) -> Result<Vec<QueueStatus>> {
-        self.real.queues()
-    }
-
     fn backup(&mut self, path: &str, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
         self.real.backup(path, progress)
     }
 
-    same! {
-        unlock(locks: &[HeldLock<'_>]) -> (), |()| ();
-        in_flight(owner: &str) -> Vec<ClaimedJob>, Clone::clone;
-        forget(owner: &str) -> bool, |yes| *yes;
-        pause(queue: &str, paused: bool) -> (), |()| ();
-        cancel(jid: &str) -> (), |()| ();
-        cancelled(jids: &[&str]) -> Vec<bool>, Clone::clone;
-        load(key: &str) -> Vec<(String, Vec<u8>)>, |found: &Vec<(String, Vec<u8>)>| found.iter().cloned().collect::<HashMap<_, _>>();
-        save(key: &str, fields: &[(&str, &[u8])], ttl: Duration) -> (), |()| ();
-        remove_hash(key: &str) -> (), |()| ();
-        batch_close(bid: &str) -> bool, |yes| *yes;
-        remove_open(bid: Option<&str>) -> Vec<BatchStatus>, |found: &Vec<BatchStatus>| found.iter().map(|one| one.bid.clone()).collect::<std::collections::BTreeSet<_>>();
-        stats() -> Stats, |stats| Stats { processes: 0, ..*stats };
-        reset_counter(name: &str) -> (), |()| ();
-        find(jid: &str) -> Option<(JobLocation, JobEntry)>,
-            |found: &Option<(JobLocation, JobEntry)>| found.as_ref().map(|(place, entry)| (place.clone(), without_row(entry)));
-        remove(place: &JobLocation, entry: &JobEntry) -> bool, |yes| *yes;
-        enqueue_entry(place: &JobLocation, entry: &JobEntry, now_s: f64) -> bool, |yes| *yes;
-        kill(place: &JobLocation, entry: &JobEntry, now_s: f64) -> bool, |yes| *yes;
-        add_entry(place: &JobLocation, at: f64, payload: &[u8]) -> (), |()| ();
-        reschedule_entry(place: &JobLocation, entry: &JobEntry, at: f64) -> bool, |yes| *yes;
-        clear(place: &JobLocation, max: usize) -> usize, |count| *count;
-        signal(identity: &str, signal: &str) -> (), |()| ();
+    fn query(&mut self, query: Query<'_>) -> Result<Answer> {
+        use Query::{
+            Advice, Batches, DailyCounts, List, Outbox, Processes, Queues, SidekiqProcesses,
+        };
+        match query {
+            Processes() | Queues() | Batches(_) | DailyCounts(_) | SidekiqProcesses()
+            | Advice() | Outbox() => {
+                return self.real.query(query);
+            }
+            _ => {}
+        }
+        let in_order = matches!(query, List(JobLocation::Queue(_), ..));
+        let what = format!("{query:?}");
+        let seen = |answer: &Answer| seen(answer, in_order);
+        let mut answer = self.both(&what, seen, |store| store.query(query))?;
+        if let Answer::Owners(owners) = &mut answer {
+            self.end_owners(owners);
+        }
+        Ok(answer)
+    }
+
+    fn change(&mut self, change: Change<'_>) -> Result<Answer> {
+        if matches!(change, Change::BatchOpen(_)) {
+            self.adds("batch_open")?;
+        }
+        let seen = |answer: &Answer| seen(answer, true);
+        self.both(&format!("{change:?}"), seen, |store| store.change(change))
     }
 }
