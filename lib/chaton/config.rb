@@ -47,7 +47,7 @@ module Chaton
     # @return [Hash{Symbol=>Object}] the same values, checked
     # @raise [ConfigError]
     def self.check(section, given)
-      allowed = section == :jobs ? JobsBuilder::IN_RUBY : StreamsBuilder::IN_RUBY.keys
+      allowed = section == :jobs ? JobsBuilder::IN_RUBY : StreamsBuilder::IN_RUBY
       what = "Chaton::#{section.capitalize}.configure"
       given.to_h do |name, value|
         # Options of streams have the same keywords as those of jobs.

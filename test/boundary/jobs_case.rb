@@ -5,6 +5,7 @@ require "chaton/errors"
 require "chaton/native"
 require "json"
 require "timeout"
+require "support/default_settings"
 require "tmpdir"
 
 # A store in a SQLite file of this test, and what the tests of jobs at the boundary do with it. With CHATON_GC_STRESS=1
@@ -16,17 +17,13 @@ module JobsCase
 
   # Where the file is: in memory where the system has such a folder.
   FOLDER = File.directory?("/dev/shm") ? "/dev/shm" : Dir.tmpdir
-  STORE = { listen: nil, username: nil, password: nil, sentinel_username: nil, sentinel_password: nil,
-            tls_ca_file: nil, tls_cert_file: nil, tls_key_file: nil, tls_verify: true,
-            connect_timeout_s: 2.0, answer_timeout_s: 2.0, reliable_push: nil, reliable_push_timeout_s: 2.0,
-            durable: false, lock_timeout_s: 2.0, format: 7, lease_s: 60.0, dead_max: 100, dead_age_s: 3600.0 }.freeze
-
-  POOL = { threads_min: 1, threads_max: 4, slot: 0,
-           blocked_ms: 0.1, stall_ms: 0.2, preempt_ms: 4.0, preempt: true, background_share: 10, gvl_wait: false,
-           thread_idle_s: 10.0, orphan_exit_s: 5.0 }.freeze
-  ENGINE = { queues: [["q", 1], ["low", 1]], mode: "strict", prefetch_s: 0.005, prefetch_max: 100,
-             ack_delay_s: 0.002, beat_s: 5.0, catch_up_s: 0.0, claim_turn_s: 0.25, application: "",
-             log: { per_s: 0, info: true }, tag: "test", labels: ["a"], version: "0" }.freeze
+  STORE = DEFAULT_SETTINGS[:jobs][:store].except(:url)
+    .merge(connect_timeout_s: 2.0, answer_timeout_s: 2.0, durable: false, lock_timeout_s: 2.0, dead_max: 100,
+           dead_age_s: 3600.0).freeze
+  POOL = { **DEFAULT_SETTINGS[:pool], threads_max: 4, orphan_exit_s: 5.0 }.freeze
+  ENGINE = DEFAULT_SETTINGS[:jobs]
+    .merge(queues: [["q", 1], ["low", 1]], prefetch_max: 100, beat_s: 5.0, log: { per_s: 0, info: true },
+           tag: "test", labels: ["a"]).freeze
 
   def teardown
     @client&.close
@@ -47,7 +44,7 @@ module JobsCase
 
   # A pool whose settings of jobs have these changes.
   def new_pool(slot: 0, **changes)
-    document = { pool: { **POOL, slot: slot }, jobs: { store: store_settings, **ENGINE, **changes } }
+    document = { pool: { **POOL, slot: slot }, jobs: { **ENGINE, store: store_settings, **changes } }
     Chaton::Native::Pool.new(JSON.generate(document), Chaton::Native::Scoreboard.new(slot + 1), nil)
   end
 

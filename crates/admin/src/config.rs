@@ -41,8 +41,9 @@ pub struct Config {
     /// A supervisor that reports nothing for longer counts as hung; `None`: never.
     #[serde(rename = "alive_timeout_s", deserialize_with = "seconds_or_off")]
     pub alive_timeout: Option<Duration>,
-    /// Age of a request from which on a worker's queue is too old (ms).
-    pub queue_age_ms: u32,
+    /// Age of a request from which on a worker's queue is too old.
+    #[serde(rename = "queue_age_s", deserialize_with = "seconds")]
+    pub queue_age: Duration,
     /// Records that are not done, of one topic and group in one worker, beyond which it is not ready.
     #[serde(deserialize_with = "nullable")]
     pub lag_max: Option<u64>,

@@ -188,7 +188,7 @@ fn web(gauges: &WorkerGauges, config: &Config) -> Option<String> {
         return Some("accepts no connections".into());
     }
     let age_ms = gauges.queue_age_ms.load(Relaxed);
-    (age_ms >= config.queue_age_ms).then(|| {
+    (u128::from(age_ms) >= config.queue_age.as_millis()).then(|| {
         let seconds = f64::from(age_ms) / 1000.0;
         format!("is too busy: a request has waited for {seconds:.1} s")
     })
@@ -247,7 +247,7 @@ mod tests {
             store: serde_json::Value::Null,
             dashboard: crate::config::DashboardConfig::default(),
             alive_timeout: Some(Duration::from_secs(60)),
-            queue_age_ms: 5_000,
+            queue_age: Duration::from_secs(5),
             lag_max: Some(1_000),
             statsd: None,
             roles: ["web", "jobs", "streams"].map(str::to_owned).to_vec(),

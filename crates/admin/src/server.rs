@@ -226,7 +226,7 @@ mod tests {
             connections_max: 1,
             timeout: Duration::from_secs(60),
             alive_timeout: None,
-            queue_age_ms: 1000,
+            queue_age: Duration::from_secs(1),
             lag_max: None,
             statsd: None,
             roles: Vec::new(),

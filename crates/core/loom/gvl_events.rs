@@ -21,7 +21,7 @@ fn counts(pool: &Pool) -> Arc<GvlCounts> {
 /// The pause after an observation with one busy thread and one unit of work that waits.
 fn pause_ns(pool: &Pool) -> u64 {
     let waits = Facts { waiting: 1, awake: 1, width: 1, max: 2, ..Facts::default() };
-    let starved_after_ns = pool.settings.blocked_ns;
+    let starved_after_ns = pool.settings.blocked.as_nanos() as u64;
     let facts = Facts { quantum_ns: u64::MAX, starved_after_ns, ..waits };
     GvlActivity::new(counts(pool)).pause_ns(&facts, &Decision::default())
 }

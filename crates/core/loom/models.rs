@@ -6,6 +6,7 @@ mod support;
 mod wake_up;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::pool::policy::Decision;
 use crate::pool::queue::QueueLimits;
@@ -29,7 +30,7 @@ fn model(body: impl Fn() + Send + Sync + 'static) {
 fn pool(gvl_events: bool) -> Arc<Pool> {
     let scoreboard = Arc::new(Scoreboard::new(1).unwrap());
     let pool = Pool::new(PoolSettings::for_tests(2), scoreboard, gvl_events).unwrap();
-    let limits = QueueLimits { count_max: 9, bytes_max: 9, age_max_ms: 0 };
+    let limits = QueueLimits { count_max: 9, bytes_max: 9, age_max: Duration::ZERO };
     pool.register(Role::Web, limits);
     pool
 }

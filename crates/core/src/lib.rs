@@ -26,12 +26,13 @@
 //!
 //! let settings = PoolSettings {
 //!     threads_min: 1, threads_max: 4,
-//!     blocked_ns: 100_000, stall_ns: 200_000, preempt_ns: 5_000_000, preempt: true, background_share: 10,
-//!     thread_idle_ns: 10_000_000_000,
+//!     blocked: Duration::from_micros(100), stall: Duration::from_micros(200), quantum_min: Duration::from_millis(5),
+//!     preempt: true, background_share: 10,
+//!     thread_idle: Duration::from_secs(10),
 //!     gvl_wait: false, slot: 0, orphan_exit: Duration::from_secs(30),
 //! };
 //! let pool = Pool::new(settings, Arc::new(Scoreboard::new(1).unwrap()), false).unwrap();
-//! let limits = QueueLimits { count_max: 1024, bytes_max: 1 << 20, age_max_ms: 5_000 };
+//! let limits = QueueLimits { count_max: 1024, bytes_max: 1 << 20, age_max: Duration::from_secs(5) };
 //! pool.register(Role::Web, limits);
 //! let thread = pool.enter();
 //! assert!(pool.enqueue(Arc::new(Request(7))).is_ok());

@@ -35,7 +35,7 @@ use crate::pool::thread_record::ThreadRecord;
 use crate::process::counters::WorkCounters;
 use crate::process::events::{SupportEvent, SupportEvents};
 use crate::process::scoreboard::{Scoreboard, WorkerGauges};
-use crate::settings::{millis_as_ns, seconds, seconds_as_ns};
+use crate::settings::{millis, seconds};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::Mutex;
 use crate::work::{Role, Running, Work};
@@ -48,23 +48,23 @@ pub struct PoolSettings {
     pub threads_min: usize,
     /// Threads at most.
     pub threads_max: usize,
-    /// After this time without a pool thread that can run, another one is woken (ns).
-    #[serde(rename = "blocked_ms", deserialize_with = "millis_as_ns")]
-    pub blocked_ns: u64,
+    /// After this time without a pool thread that can run, another one is woken.
+    #[serde(rename = "blocked_ms", deserialize_with = "millis")]
+    pub blocked: Duration,
     /// Before CRuby 3.3: time between two readings of the threads' CPU clocks while work
-    /// waits (ns).
-    #[serde(rename = "stall_ms", deserialize_with = "millis_as_ns")]
-    pub stall_ns: u64,
-    /// The least CPU time after which running work makes place for waiting work (ns).
-    #[serde(rename = "preempt_ms", deserialize_with = "millis_as_ns")]
-    pub preempt_ns: u64,
+    /// waits.
+    #[serde(rename = "stall_ms", deserialize_with = "millis")]
+    pub stall: Duration,
+    /// The least CPU time after which running work makes place for waiting work.
+    #[serde(rename = "preempt_ms", deserialize_with = "millis")]
+    pub quantum_min: Duration,
     /// Whether the VM may be asked to yield.
     pub preempt: bool,
     /// Percent of the time with the GVL that jobs and batches get while requests wait too.
     pub background_share: u8,
-    /// A thread above the minimum leaves after this long without work (ns).
-    #[serde(rename = "thread_idle_s", deserialize_with = "seconds_as_ns")]
-    pub thread_idle_ns: u64,
+    /// A thread above the minimum leaves after this long without work.
+    #[serde(rename = "thread_idle_s", deserialize_with = "seconds")]
+    pub thread_idle: Duration,
     /// Whether it is counted how long work waits for the GVL, where CRuby reports that.
     pub gvl_wait: bool,
     /// This worker's slot on the scoreboard.
@@ -74,18 +74,23 @@ pub struct PoolSettings {
     pub orphan_exit: Duration,
 }
 
+/// The pool's clocks count nanoseconds.
+pub(crate) fn ns(time: Duration) -> u64 {
+    time.as_nanos() as u64
+}
+
 #[cfg(test)]
 impl PoolSettings {
     pub(crate) fn for_tests(threads_max: usize) -> Self {
         Self {
             threads_min: 1,
             threads_max,
-            blocked_ns: 100_000,
-            stall_ns: 200_000,
-            preempt_ns: 5_000_000,
+            blocked: Duration::from_micros(100),
+            stall: Duration::from_micros(200),
+            quantum_min: Duration::from_millis(5),
             preempt: true,
             background_share: 10,
-            thread_idle_ns: 1_000_000_000,
+            thread_idle: Duration::from_secs(1),
             gvl_wait: false,
             slot: 0,
             orphan_exit: Duration::from_secs(1),
@@ -149,7 +154,7 @@ impl Pool {
         scoreboard.slot(settings.slot).counted.store(1, Ordering::Relaxed);
         let queue = WorkQueue::new(settings.background_share);
         let gvl = gvl_events.then(|| Arc::new(GvlCounts::new(event_fd.clone(), settings.gvl_wait)));
-        let state = PoolState::new(queue, CpuTimes::new(settings.preempt_ns), clock::now_ns());
+        let state = PoolState::new(queue, CpuTimes::new(ns(settings.quantum_min)), clock::now_ns());
         Ok(Arc::new(Self {
             settings,
             scoreboard,
@@ -291,7 +296,7 @@ impl Pool {
     /// Ends the threads above the minimum that have been parked for too long. Returns when
     /// to look again (ns of the clock); `None` while no thread is above the minimum.
     pub(crate) fn shrink(&self, now_ns: u64) -> Option<u64> {
-        let (min, idle_ns) = (self.settings.threads_min, self.settings.thread_idle_ns);
+        let (min, idle_ns) = (self.settings.threads_min, ns(self.settings.thread_idle));
         let mut state = self.state.lock();
         if state.alive() + state.spawning <= min {
             return None;
@@ -396,7 +401,7 @@ mod tests {
     fn pool() -> Arc<Pool> {
         let scoreboard = Arc::new(Scoreboard::new(1).unwrap());
         let pool = Pool::new(PoolSettings::for_tests(1), scoreboard, false).unwrap();
-        let limits = QueueLimits { count_max: 9, bytes_max: 9, age_max_ms: 0 };
+        let limits = QueueLimits { count_max: 9, bytes_max: 9, age_max: Duration::ZERO };
         pool.register(Role::Web, limits);
         pool
     }

@@ -26,28 +26,23 @@ pub fn millis<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> 
     duration(from, 1e3)
 }
 
-/// A time in seconds, as nanoseconds.
-///
-/// # Errors
-/// As [`seconds`].
-pub fn seconds_as_ns<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-    Ok(seconds(from)?.as_nanos() as u64)
-}
-
-/// A time in milliseconds, as nanoseconds.
-///
-/// # Errors
-/// As [`seconds`].
-pub fn millis_as_ns<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-    Ok(millis(from)?.as_nanos() as u64)
-}
-
 /// A time limit in seconds; 0 is none.
 ///
 /// # Errors
 /// As [`seconds`].
 pub fn seconds_or_off<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
     Ok(Some(seconds(from)?).filter(|time| !time.is_zero()))
+}
+
+/// What the options make of a part of the document when nobody sets them, for tests. `rake docs`
+/// writes the file.
+#[macro_export]
+macro_rules! default_settings {
+    ($part:literal $(, $key:literal)*) => {{
+        let text = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../default_settings.json"));
+        let all: serde_json::Value = serde_json::from_str(text).expect("JSON");
+        serde_json::from_value(all[$part]$([$key])*.clone()).expect("the settings of this part")
+    }};
 }
 
 /// A value or null.

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer};
+use chaton_core::settings::seconds;
+use serde::Deserialize;
 
 /// What happens to a client that does not read fast enough.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
@@ -38,9 +39,4 @@ pub struct Settings {
     /// Time over which the connections of a process that stops are closed.
     #[serde(rename = "drain_s", deserialize_with = "seconds")]
     pub drain: Duration,
-}
-
-fn seconds<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
-    let seconds = f64::deserialize(from)?;
-    Duration::try_from_secs_f64(seconds).map_err(serde::de::Error::custom)
 }

@@ -21,6 +21,7 @@ mod suspects;
 mod token_bucket;
 mod tracker;
 
+use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -61,34 +62,35 @@ impl Engine {
     /// `Invalid` for settings that contradict each other; `Refused` for an unusable folder of the
     /// local log, and when the system gives no thread or descriptor.
     pub fn start(
-        settings: EngineSettings,
+        mut settings: EngineSettings,
         log: Arc<dyn RecordLog>,
         producer: ProducerFactory,
         feed: Arc<dyn Feed<Batch>>,
     ) -> log::Result<Self> {
         settings.check()?;
-        let context = Arc::new(EngineContext::new(log, producer, feed, &settings));
+        let (routed, in_flight) = (mem::take(&mut settings.groups), settings.in_flight.take());
+        let context = Arc::new(EngineContext::new(log, producer, feed, settings));
+        let settings = &context.settings;
         match context.log.create_declared() {
             Err(error) if error.kind == ErrorKind::Refused => return Err(error),
             // Its groups say so, too, as long as they wait for it.
             Err(error) => context.warn(&format!("the declared topics: {}", error.message)),
             Ok(()) => {}
         }
-        if let Some(gauges) = &context.gauges {
-            gauges.groups.store(settings.groups.len() as u32, Ordering::Relaxed);
-            if settings.broker_statistics_ms > 0 {
-                let interval = Duration::from_millis(settings.broker_statistics_ms);
+        if let Some(gauges) = &settings.gauges {
+            gauges.groups.store(routed.len() as u32, Ordering::Relaxed);
+            if let Some(interval) = settings.broker_statistics {
                 context.log.count_brokers(gauges, interval);
             }
         }
-        let suspects = Arc::new(Suspects::new(settings.in_flight));
+        let suspects = Arc::new(Suspects::new(in_flight));
         let batch_ids = Arc::new(AtomicU64::new(1));
         let ready_batches = settings.ready_batches;
         let mut numbers = 0..;
         let mut groups = Vec::new();
-        for GroupRoutes { group, routes } in settings.groups {
+        for GroupRoutes { group, routes } in routed {
             let routes = routes.into_iter().zip(&mut numbers).map(|(settings, number)| {
-                let gauges = context.gauges.clone();
+                let gauges = context.settings.gauges.clone();
                 let metrics =
                     gauges.map(|own| RouteMetrics::new(own, &settings.topic, &group.name));
                 let (counters, batch_ids) = (context.counters.clone(), batch_ids.clone());

@@ -2,8 +2,9 @@
 //! Unknown names are refused.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use chaton_core::settings::nullable;
+use chaton_core::settings::{millis, nullable, seconds, seconds_or_off};
 use serde::Deserialize;
 
 /// Settings of a log and its producer.
@@ -36,15 +37,18 @@ pub struct LogSettings {
     pub produce_buffer_bytes: usize,
     /// Records in a producer's buffer, at most.
     pub produce_buffer_records: usize,
-    /// A record that is not durable after this time has failed, in ms.
-    pub delivery_timeout_ms: u64,
-    /// The longest wait for an answer of the log, in ms.
-    pub answer_timeout_ms: u64,
-    /// Kafka: while a broker refuses the credentials or TLS, another one may accept them within this
-    /// time, in ms.
-    pub refused_timeout_ms: u64,
-    /// How long a producer collects records before it sends them, in ms.
-    pub linger_ms: f64,
+    /// A record that is not durable after this time has failed.
+    #[serde(rename = "delivery_timeout_s", deserialize_with = "seconds")]
+    pub delivery_timeout: Duration,
+    /// The longest wait for an answer of the log.
+    #[serde(rename = "answer_timeout_s", deserialize_with = "seconds")]
+    pub answer_timeout: Duration,
+    /// Kafka: while a broker refuses the credentials or TLS, another one may accept them within this time.
+    #[serde(rename = "refused_timeout_s", deserialize_with = "seconds")]
+    pub refused_timeout: Duration,
+    /// How long a producer collects records before it sends them.
+    #[serde(rename = "linger_ms", deserialize_with = "millis")]
+    pub linger: Duration,
     /// none, gzip, snappy, lz4 or zstd (Kafka).
     #[serde(deserialize_with = "nullable")]
     pub compression: Option<String>,
@@ -59,9 +63,9 @@ pub struct LogSettings {
     /// all.
     #[serde(deserialize_with = "nullable")]
     pub retention_bytes: Option<u64>,
-    /// Local log: age in ms past which records are deleted; `None` keeps all.
-    #[serde(deserialize_with = "nullable")]
-    pub retention_ms: Option<u64>,
+    /// Local log: age past which records are deleted; `None` keeps all.
+    #[serde(rename = "retention_s", deserialize_with = "seconds_or_off")]
+    pub retention: Option<Duration>,
 }
 
 /// How a topic is to be created.
@@ -79,29 +83,8 @@ pub struct DeclaredTopic {
 impl LogSettings {
     /// What tests use at this address.
     pub fn for_tests(broker: &str) -> Self {
-        Self {
-            broker: broker.into(),
-            username: None,
-            password: None,
-            mechanism: None,
-            tls_ca_file: None,
-            properties: BTreeMap::new(),
-            producer_properties: BTreeMap::new(),
-            client_id: "chaton".into(),
-            buffer_bytes: 8 << 20,
-            produce_buffer_bytes: 64 << 20,
-            produce_buffer_records: 100_000,
-            delivery_timeout_ms: 120_000,
-            answer_timeout_ms: 10_000,
-            refused_timeout_ms: 1_000,
-            linger_ms: 5.0,
-            compression: None,
-            durable: true,
-            partitions: 4,
-            topics: BTreeMap::new(),
-            retention_bytes: None,
-            retention_ms: None,
-        }
+        let refused_timeout = Duration::from_secs(1);
+        Self { broker: broker.into(), refused_timeout, ..chaton_core::default_settings!("log") }
     }
 }
 
@@ -140,11 +123,12 @@ pub struct GroupSettings {
     /// Static membership: the name of this member across restarts.
     #[serde(deserialize_with = "nullable")]
     pub instance_id: Option<String>,
-    /// A member without a heartbeat for this long is dead, in ms.
-    pub session_timeout_ms: u64,
-    /// A member that does not poll for this long is dead, in ms. Batches of a revoked partition may
-    /// run for half of it.
-    pub max_poll_interval_ms: u64,
+    /// A member without a heartbeat for this long is dead.
+    #[serde(rename = "session_timeout_s", deserialize_with = "seconds")]
+    pub session_timeout: Duration,
+    /// A member that does not poll for this long is dead. Batches of a revoked partition may run for half of it.
+    #[serde(rename = "max_poll_interval_s", deserialize_with = "seconds")]
+    pub max_poll_interval: Duration,
     /// The end of a partition is reported (`MemberEvent::PartitionEof`): one of its routes has it.
     #[serde(skip)]
     pub eof: bool,
@@ -158,17 +142,7 @@ pub struct GroupSettings {
 impl GroupSettings {
     /// What tests use for a group that reads these topics.
     pub fn for_tests(name: &str, topics: &[&str]) -> Self {
-        Self {
-            name: name.into(),
-            topics: topics.iter().map(|topic| (*topic).into()).collect(),
-            protocol: Protocol::Classic,
-            start: Start::Earliest,
-            instance_id: None,
-            session_timeout_ms: 45_000,
-            max_poll_interval_ms: 300_000,
-            eof: false,
-            read_committed: true,
-            properties: BTreeMap::new(),
-        }
+        let topics = topics.iter().map(|topic| (*topic).into()).collect();
+        Self { name: name.into(), topics, ..chaton_core::default_settings!("group") }
     }
 }

@@ -130,26 +130,15 @@ impl Config {
             listeners,
             limits: Limits::for_tests(),
             timeouts: Timeouts::for_tests(),
-            queue: QueueLimits { count_max: 1024, bytes_max: 64 << 20, age_max_ms: 5_000 },
-            stream_bodies: Vec::new(),
-            proxy_protocol: Vec::new(),
-            forwarded: ForwardedSettings::for_tests(),
-            compression: None,
-            static_files: None,
-            server_timing: false,
-            http2: true,
-            access_log: AccessLog::Off,
-            retry_after_s: 1,
-            scoreboard: None,
-            slot: 0,
-            accept_grace: Duration::from_millis(1),
-            accept_defer: Duration::from_millis(50),
+            queue: QueueLimits {
+                count_max: 1024,
+                bytes_max: 64 << 20,
+                age_max: Duration::from_secs(5),
+            },
             tls_reload: Duration::from_millis(10),
-            tls_ticket: Duration::from_secs(3600),
             hogged_after: Duration::from_millis(5),
             threads_max: 64,
-            buffers_idle: buffers_idle(),
-            budget: BudgetLimits::default(),
+            ..chaton_core::default_settings!("web")
         }
     }
 

@@ -90,17 +90,8 @@ impl Limits {
             header_bytes_max: 32 * 1024,
             header_count_max: 100,
             uri_bytes_max: 8 * 1024,
-            body_bytes_max: 1 << 30,
-            body_memory_bytes_max: 256 * 1024,
             body_rate_min: 0,
-            stream_body_bytes_max: 256 * 1024,
-            connections_max: 10_000,
-            tls_handshakes_max: 1000,
-            http2_streams_max: 100,
-            http2_resets_max: 400,
-            requests_per_connection_max: 0,
-            reply_memory_bytes_max: 1 << 20,
-            reply_spool_bytes_max: 1 << 30,
+            ..chaton_core::default_settings!("web", "limits")
         }
     }
 }
@@ -143,15 +134,7 @@ pub struct Timeouts {
 impl Timeouts {
     /// What tests use.
     pub fn for_tests() -> Self {
-        Self {
-            tls_handshake: Duration::from_secs(30),
-            header: Duration::from_secs(30),
-            body: Duration::from_secs(30),
-            write: Duration::from_secs(30),
-            idle: Duration::from_secs(60),
-            request: None,
-            abort_on_close: Some(Duration::from_millis(10)),
-            drain_idle: Duration::from_secs(1),
-        }
+        let tls_handshake = Duration::from_secs(30);
+        Self { tls_handshake, ..chaton_core::default_settings!("web", "timeouts") }
     }
 }

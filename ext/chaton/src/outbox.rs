@@ -1,6 +1,7 @@
 //! `Chaton::Native::OutboxRelay`: hands what transactions of the application have stored for a log to it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use chaton_core::outbox::{Delivery, OnDelivery, OutboxRecord, Outlet};
 use chaton_jobs::store::{self, StoreOptions};
@@ -23,7 +24,7 @@ use crate::traces;
 
 /// A record is tried for ever (here: 24 days, the most that librdkafka takes), since one that is given up could be written
 /// behind a later one of its key.
-const DELIVERY_MS: u64 = i32::MAX as u64;
+const DELIVERY: Duration = Duration::from_millis(i32::MAX as u64);
 
 /// A log with a producer of its own, opened with the first record.
 struct LogOutlet {
@@ -111,7 +112,7 @@ impl RbOutboxRelay {
     fn start(store: String, log: String) -> Result<Self, Error> {
         let options: StoreOptions = parse("jobs.store", &store)?;
         let mut settings: LogSettings = parse("streams.log", &log)?;
-        settings.delivery_timeout_ms = DELIVERY_MS;
+        settings.delivery_timeout = DELIVERY;
         let factory = store::open(&options).map_err(|e| error::store(&e))?;
         let outlet = LogOutlet { settings, log: None, producer: SharedProducer::default() };
         let stop = factory.relay(Box::new(outlet)).map_err(|e| error::store(&e))?;

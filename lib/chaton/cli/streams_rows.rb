@@ -6,10 +6,8 @@ module Chaton
   class CLI
     # The rows of streams in a {PlanReport}.
     class StreamsRows
-      # Settings of a route that are not printed.
-      USUAL = { batch: 500, batch_bytes: 1 << 20, concurrency: 1, order: :partition, manual: false, attempts_max: nil,
-                backoff_ms: 1_000, backoff_max_ms: 60_000, dead_letter: nil, delay_ms: 0, expires_ms: 0, on_gap: :warn,
-                throttle: nil, transactional: false, wait_for_deliveries: false }.freeze
+      # Keywords of a topic that are shown otherwise, or not here.
+      ELSEWHERE = %i[group deserializer partitions replication settings].freeze
 
       # @param group [Symbol] of options
       # @param options [Array<Config::Option>] of that group
@@ -27,9 +25,9 @@ module Chaton
       # @return [Array<Array(String, String)>] a line for each consumer, and each topic without one
       def topics
         read = @streams.routes.map do |route|
-          settings = { **route.engine, wait_for_deliveries: route.wait_for_deliveries }
-          special = settings.except(:topic).reject { |name, value| USUAL[name] == value }
-          facts = ["group #{route.group}", *special.map { |name, value| "#{name} #{value}" }]
+          given = route.given.except(*ELSEWHERE)
+          facts = ["group #{route.group}",
+                   *given.map { |key, value| "#{key} #{Config::Options[:"topic_#{key}"].type.show(value)}" }]
           ["topic #{route.topic}", "#{route.consumer}, #{facts.join(", ")}"]
         end
         names = @streams.routes.map(&:topic)

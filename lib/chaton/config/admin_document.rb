@@ -21,7 +21,7 @@ module Chaton
       def to_h
         { **Options.document(:admin, method(:setting)),
           listeners: @listeners, store: @store,
-          alive_timeout_s: @plan.alive_timeout_s, queue_age_ms: (@plan.queue_age_s * 1000).round,
+          alive_timeout_s: @plan.alive_timeout_s, queue_age_s: @plan.queue_age_s,
           lag_max: (setting(:admin_lag_max) if setting(:admin_lag_max).positive?), statsd: statsd,
           roles: %i[web jobs streams].select { |role| @plan.role?(role) }, dashboard: dashboard }
       end

@@ -52,9 +52,9 @@ module Chaton
       def traces = @plan.traces.engine(@plan, @index)
 
       def web
-        queue = { count_max: @plan.queue_limit, bytes_max: @plan.queue_bytes_max, age_max_ms: ms(@plan.queue_age_s) }
         { **Options.document(:web, @plan.web),
-          retry_after_s: @plan.retry_after_s, queue: queue, limits: limits,
+          retry_after_s: @plan.retry_after_s, limits: limits,
+          queue: Options.document(:web, :queue, @plan),
           timeouts: Options.document(:web, :timeouts, @plan.web),
           stream_bodies: Array(@plan.web[:stream_bodies]).flatten, static_files: @static_files,
           compression: compression, proxy_protocol: proxied, forwarded: @plan.believed_peers.engine }
@@ -92,11 +92,9 @@ module Chaton
         streams = @plan.streams
         instance_id = "#{streams.member}-#{@index}" if streams.static_membership
         groups = streams.groups.map { |group| { **group, group: { **group[:group], instance_id: instance_id } } }
-        statistics_ms = @plan.metrics? ? ms(@plan.admin.admin_broker_statistics_s) : 0
-        { groups: groups, **streams.engine, broker_statistics_ms: statistics_ms }
+        statistics_s = @plan.metrics? ? @plan.admin.admin_broker_statistics_s : 0.0
+        { **streams.engine, groups: groups, broker_statistics_s: statistics_s }
       end
-
-      def ms(seconds) = (seconds * 1000).round
     end
   end
 end

@@ -18,11 +18,11 @@ module Chaton
     # and a time that is off is 0.
     class Plan
       # Options that are fields of their own name, unchanged.
-      PLAIN = Options.names(:top, :queue) - %i[
+      OPTIONS = Options.names(:top, :queue) - %i[
         bind port directory environment tag rackup workers threads preload stdout_redirect pidfile control_socket
         restart_file tls
       ]
-      attr_reader(*PLAIN)
+      attr_reader(*OPTIONS)
 
       # @return [String] absolute path
       attr_reader :root, :rackup

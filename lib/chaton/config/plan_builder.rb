@@ -32,7 +32,7 @@ module Chaton
           memory: memory, live: live, admin: admin, traces: traces, hooks: hooks,
           services: @sources.services.select { |line| line.in?(@environment) }.freeze,
           notes: @sources.notes.freeze, warnings: @sources.warnings.freeze,
-          **paths, **processes, **Plan::PLAIN.to_h { |name| [name, value(name)] }
+          **paths, **processes, **Plan::OPTIONS.to_h { |name| [name, value(name)] }
         )
       end
 

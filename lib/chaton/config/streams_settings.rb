@@ -8,11 +8,13 @@ require_relative "store_address"
 module Chaton
   module Config
     # A topic that a consumer reads: the name of its class (or the class, if it has no name), its group, its
-    # deserializer, its settings for the engine, and whether its batches wait for what they have produced.
-    StreamsRoute = Struct.new(:topic, :consumer, :group, :deserializer, :engine, :wait_for_deliveries) do
+    # deserializer, its settings for the engine, whether its batches wait for what they have produced, and the keywords
+    # of its line.
+    StreamsRoute = Struct.new(:topic, :consumer, :group, :deserializer, :engine, :wait_for_deliveries, :given) do
       # @return [Hash{Symbol=>Object}] JSON-able
       def to_h
-        super.merge(consumer: consumer.to_s, deserializer: Options[:topic_deserializer].type.show(deserializer))
+        super.except(:given)
+          .merge(consumer: consumer.to_s, deserializer: Options[:topic_deserializer].type.show(deserializer))
       end
 
       alias_method :wait_for_deliveries?, :wait_for_deliveries
@@ -41,13 +43,13 @@ module Chaton
       def log_file = BrokerAddress.file(log.fetch(:broker))
 
       # @return [Float] time for a record to become durable
-      def delivery_timeout_s = log.fetch(:delivery_timeout_ms) / 1000.0
+      def delivery_timeout_s = log.fetch(:delivery_timeout_s)
 
       # @param given [Hash{Symbol=>Object}] options of the log, checked
       # @param root [String] the application's directory
       # @return [StreamsSettings] with this log
       def with_log(given, root)
-        changes = given.transform_keys { |name| StreamsBuilder::IN_RUBY.fetch(name) }
+        changes = given.transform_keys { |name| name == :kafka ? :properties : Options[name].written }
         changes[:tls_ca_file] &&= File.expand_path(changes[:tls_ca_file], root)
         changes[:broker] = BrokerAddress.under(changes.fetch(:broker), root)
         changes[:properties] = { **log[:properties], **changes[:properties] }.freeze if changes[:properties]

@@ -13,7 +13,7 @@ class JobsHealthTest < Minitest::Test
   def time_limit_s = 240
 
   def test_jobs_are_ready_while_the_store_can_be_reached
-    server = boot_jobs(config: "admin { bind \"unix://admin.sock\" }", section: "beat_s 0.2")
+    server = boot_jobs(config: "admin { bind \"unix://admin.sock\" }", section: "lease_s 1")
     ready(server, 200)
     redis.kill
     why = ready(server, 503).reasons

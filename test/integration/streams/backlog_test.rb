@@ -12,7 +12,7 @@ class StreamsBacklogTest < Minitest::Test
   BYTES = 1_000
   PARTITIONS = 4
   # The read-ahead of each partition; the lag is many times longer.
-  BUFFER = 1 << 20
+  AHEAD = "constants_for_tests buffer_bytes: 1 << 20"
   # Ruby's garbage between two collections, and the client's own structures.
   MARGIN_KIB = 80 << 10
   # An idle worker.
@@ -22,7 +22,7 @@ class StreamsBacklogTest < Minitest::Test
   each_log def test_a_slow_consumer_far_behind_has_bounded_memory
     create(partitions: PARTITIONS)
     log.write(topic, Array.new(RECORDS) { |n| ["x" * BYTES, "k#{n % 64}"] })
-    server = prepare_streams(<<~RUBY, topics: ["buffer #{BUFFER}", route(batch: 100, batch_bytes: 100_000)])
+    server = prepare_streams(<<~RUBY, topics: [AHEAD, route(batch: 100, batch_bytes: 100_000)])
       class EventsConsumer < Chaton::Consumer
         def consume(batch)
           batch.each { |record| record.value }

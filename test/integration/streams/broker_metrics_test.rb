@@ -16,7 +16,8 @@ class BrokerMetricsTest < Minitest::Test
   def test_traffic_with_brokers_is_counted_by_their_numbers
     create(partitions: 1)
     log.write(topic, [["k", "v"]])
-    server = boot_streams(config: "admin { bind \"unix://admin.sock\"; broker_statistics_s 1 }")
+    server = boot_streams(config: "admin { bind \"unix://admin.sock\" }\n" \
+                                  "constants_for_tests admin_broker_statistics_s: 1.0")
     found = server.eventually("brokers are counted", timeout_s: 60) do
       metrics = OpenMetrics.new(AdminClient.new(server.path("admin.sock")).get("/metrics").body)
       numbers = metrics.labels("chaton_kafka_requests_total").map { |labels| labels["broker"] }.grep(/\A\d+\z/)

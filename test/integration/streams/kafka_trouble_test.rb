@@ -106,7 +106,7 @@ class StreamsKafkaTroubleTest < Minitest::Test
   # A property that librdkafka does not know ends the boot, and the error suggests the right name.
   def test_a_misspelt_property_ends_the_boot
     server = launch_streams(topics: ["kafka \"socket.keepalive.enabel\" => true", route],
-                            config: "#{StreamsServer::QUICK}\ncrash_loop_count 2")
+                            config: StreamsServer::FAILING)
     assert_equal 1, server.wait_exit(timeout_s: 40)
     assert_match(/socket\.keepalive\.enabel/, server.log)
     assert_match(/socket\.keepalive\.enable\b/, server.log)

@@ -81,7 +81,7 @@ class AdminTest < Minitest::Test
   end
 
   def test_a_number_that_was_given_up_is_named
-    server = launch(config: "workers 2\nrestart_delay_s 0.01\ncrash_loop_count 2\n#{ADMIN}" \
+    server = launch(config: "workers 2\nconstants_for_tests restart_delay_s: 0.01, crash_loop_count: 2\n#{ADMIN}" \
                             "on_worker_boot { |index| raise \"password\" if index == 1 }")
     report = becomes(server, 200) { |ready| ready["roles"]["web"]["reasons"].join.include?("given up") }
     refute_includes report.to_s, "password"

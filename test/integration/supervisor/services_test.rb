@@ -15,7 +15,7 @@ class ServicesTest < Minitest::Test
     kind = workers.zero? ? "a_single_process" : "a_supervisor"
 
     define_method("test_#{kind}_runs_logs_restarts_and_stops_a_service") do
-      server = boot(config: "workers #{workers}\nrestart_delay_s 0\n#{ECHO}")
+      server = boot(config: "workers #{workers}\nconstants_for_tests restart_delay_s: 0.0\n#{ECHO}")
       pid = service_pid(server)
       assert_equal pid, Process.getpgid(pid)
       service = server.status["services"].first
@@ -30,7 +30,7 @@ class ServicesTest < Minitest::Test
     end
 
     define_method("test_#{kind}_kills_a_service_that_does_not_end") do
-      server = boot(config: "workers #{workers}\nservice_stop_s 0.1\n#{STUBBORN}")
+      server = boot(config: "workers #{workers}\nconstants_for_tests service_stop_s: 0.1\n#{STUBBORN}")
       pid = service_pid(server)
       assert_equal 0, server.stop(timeout_s: 60)
       assert_match(/service stopped  service=stubborn status="killed by SIGKILL"/, server.log)
@@ -46,7 +46,8 @@ class ServicesTest < Minitest::Test
   end
 
   def test_a_command_that_is_not_found_leaves_the_server_running
-    server = boot(config: "workers 1\nrestart_delay_s 30\nservice \"css\", \"bin/nonesuch --watch\"")
+    server = boot(config: "workers 1\nconstants_for_tests restart_delay_s: 30.0\n" \
+                          "service \"css\", \"bin/nonesuch --watch\"")
     server.wait_line(%r{service does not run  service=css reason="command not found: bin/nonesuch" restart_in_s=30},
                      timeout_s: 60)
     assert_equal "hello", server.get.body

@@ -34,7 +34,8 @@ class FloodTest < Minitest::Test
   CONFIG = <<~RUBY.freeze
     threads #{THREADS}..#{THREADS}
     web do
-      queue limit: #{QUEUE_LIMIT}, age: 600, retry_after: #{RETRY_AFTER_S}
+      queue limit: #{QUEUE_LIMIT}, age: 600
+      constants_for_tests retry_after_s: #{RETRY_AFTER_S}
       timeout 0
     end
     # What waits to be collected is bounded by this, and not what is tested here.
@@ -64,7 +65,7 @@ class FloodTest < Minitest::Test
 
   # Bytes count as well as requests: a few large ones fill the queue too.
   def test_the_queue_is_bounded_by_bytes
-    config = CONFIG.sub("age:", "bytes: \"64K\", age:")
+    config = "#{CONFIG}constants_for_tests queue_bytes_max: 64 << 10"
     server = boot(rackup: APP, config: config)
     clients = busy(server) + uploads(server, 20)
     refused = first_answers(clients, 20 - 1)

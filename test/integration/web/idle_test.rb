@@ -11,14 +11,14 @@ class WebIdleTest < Minitest::Test
   WINDOW_S = 4
 
   def test_an_idle_process_is_not_woken
-    server = boot(config: "threads 1..8\nthread_idle_s 0.5")
+    server = boot(config: "threads 1..8\nconstants_for_tests thread_idle_s: 0.5")
     20.times { server.get }
     assert_asleep(server, [server.pid], 0)
   end
 
   # The supervisor reads the memory, and asks workers whether they are alive.
   def test_idle_workers_are_woken_by_a_heartbeat_only
-    server = boot(config: "workers 2\nthreads 1..8\nthread_idle_s 0.5")
+    server = boot(config: "workers 2\nthreads 1..8\nconstants_for_tests thread_idle_s: 0.5")
     20.times { server.get }
     pids = [server.pid, *server.workers]
     assert_asleep(server, pids, WINDOW_S)

@@ -11,7 +11,7 @@ class KillTest < Minitest::Test
   ROUNDS = 3
   CLIENTS = 6
   APP = 'run ->(_env) { [200, { "content-type" => "text/plain" }, [Process.pid.to_s]] }'
-  CONFIG = "workers 2\nrestart_delay_s 0.05\nrestart_delay_max_s 0.05\ncrash_loop_count 100"
+  CONFIG = "workers 2\nconstants_for_tests restart_delay_s: 0.05, restart_delay_max_s: 0.05, crash_loop_count: 100"
 
   # Clients in a loop that know which worker their connection is with. A loss is noted with that worker's pid, or
   # nil when none had answered on it yet.

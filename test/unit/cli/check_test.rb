@@ -68,7 +68,7 @@ class CheckTest < CLICase
     { "broker" => "kafka://127.0.0.1:9092", "password" => "given", "kafka" => "client.rack",
       "retention_s" => "60", "session_timeout_s" => "6", "threads" => "as outside",
       "topic audit" => "no consumer",
-      "topic events" => "String, group app, attempts_max 3, dead_letter events.dead" }.each do |name, value|
+      "topic events" => "String, group app, retries 2, dead_letter events.dead" }.each do |name, value|
       assert_match(/^  #{name} +#{Regexp.escape(value)}$/, text)
     end
     refute_includes text, "secret"

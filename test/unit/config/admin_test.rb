@@ -43,11 +43,11 @@ class AdminConfigTest < ConfigCase
   def test_only_where_metrics_are_read_are_waits_timed_and_brokers_counted
     of = lambda do |text|
       document = JSON.parse(plan("streams {}\n#{text}").engine_document(roles: [:streams], slot: 0))
-      [document["pool"]["gvl_wait"], document["streams"]["broker_statistics_ms"]]
+      [document["pool"]["gvl_wait"], document["streams"]["broker_statistics_s"]]
     end
-    assert_equal [false, 0], of.call("")
-    assert_equal [true, 10_000], of.call("admin { bind \"tcp://127.0.0.1\" }")
-    assert_equal [true, 10_000], of.call("admin { statsd \"udp://a\" }")
+    assert_equal [false, 0.0], of.call("")
+    assert_equal [true, 10.0], of.call("admin { bind \"tcp://127.0.0.1\" }")
+    assert_equal [true, 10.0], of.call("admin { statsd \"udp://a\" }")
   end
 
   def test_mistakes_are_named

@@ -25,7 +25,7 @@ class EngineDocumentTest < Minitest::Test
 
   def test_the_sections_are_the_pool_and_those_of_the_roles
     assert_equal %i[pool memory web], document.keys
-    assert_equal [1024, 64 << 20, 15_000], document[:web][:queue].values_at(:count_max, :bytes_max, :age_max_ms)
+    assert_equal [1024, 64 << 20, 15.0], document[:web][:queue].values_at(:limit, :bytes, :age)
     assert_equal plan.shutdown_timeout_s + 5, document[:pool][:orphan_exit_s]
   end
 
@@ -72,8 +72,8 @@ class EngineDocumentTest < Minitest::Test
   def test_an_unknown_field_is_named_with_its_path
     assert_match(/\Asettings: pool\.stall_s: unknown field, expected/,
                  refused({ pool: { stall_s: 1, **document[:pool] } }))
-    web = { **document[:web], queue: { **document[:web][:queue], bytes: 1 } }
-    assert_match(/\Asettings: web\.queue\.bytes: unknown field/, refused_by_web({ **document, web: web }))
+    web = { **document[:web], queue: { **document[:web][:queue], byte: 1 } }
+    assert_match(/\Asettings: web\.queue\.byte: unknown field/, refused_by_web({ **document, web: web }))
   end
 
   def test_a_wrong_value_is_named_with_its_path

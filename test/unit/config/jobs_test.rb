@@ -165,6 +165,11 @@ class JobsConfigTest < ConfigCase
     assert_match(/jobs needs a block/, only_problem("jobs true").to_s)
   end
 
+  def test_an_application_may_set_the_lease_with_its_store
+    given = { store: "redis://h/1", lease_s: 30 }
+    assert_equal({ store: "redis://h/1", lease_s: 30.0 }, Chaton::Config.check(:jobs, given))
+  end
+
   def test_the_lease_is_shorter_on_redis
     assert_in_delta 15.0, jobs("store \"redis://h/1\"").store_settings[:lease_s]
     assert_in_delta 7.0, jobs("store \"redis://h/1\"\nlease 7").store_settings[:lease_s]

@@ -43,15 +43,14 @@ class StreamsConfigTest < ConfigCase
     streams = streams("")
     assert_equal "sqlite://#{@root}/storage/chaton_development_log.db", streams.broker
     log = JSON.parse(streams.log_document)
-    assert_equal [8 << 20, 64 << 20, 100_000, 120_000, 10_000, 5_000, 5.0, true, 4, "chaton"],
-                 log.values_at("buffer_bytes", "produce_buffer_bytes", "produce_buffer_records", "delivery_timeout_ms",
-                               "answer_timeout_ms", "refused_timeout_ms", "linger_ms", "durable", "partitions",
+    assert_equal [8 << 20, 64 << 20, 100_000, 120.0, 10.0, 5.0, 5.0, true, 4, "chaton"],
+                 log.values_at("buffer_bytes", "produce_buffer_bytes", "produce_buffer_records", "delivery_timeout_s",
+                               "answer_timeout_s", "refused_timeout_s", "linger_ms", "durable", "partitions",
                                "client_id")
-    assert_equal [nil] * 4, log.values_at("username", "compression", "retention_ms", "retention_bytes")
+    assert_equal [nil, nil, 0.0, nil], log.values_at("username", "compression", "retention_s", "retention_bytes")
     assert_equal [[], [], [], nil, 5.0, 3.0], [streams.routes, streams.topics, streams.load, streams.threads,
                                                streams.produce_timeout_s, streams.flush_timeout_s]
-    assert_equal({ "groups" => [], "commit_interval_ms" => 100, "ready_batches" => 2, "group_retry_max_ms" => 30_000,
-                   "broker_statistics_ms" => 0 }, section(""))
+    assert_equal [[], 100, 0.0], section("").values_at("groups", "commit_interval_ms", "broker_statistics_s")
   end
 
   def test_a_topic_with_all_keywords
@@ -65,14 +64,14 @@ class StreamsConfigTest < ConfigCase
     route = streams.routes.first
     assert_equal ["events", "EventsConsumer", "app", :json, false], [*route.to_a.first(4), route.transactional?]
     assert_equal({ topic: "events", batch: 10, batch_bytes: 2 << 20, concurrency: 4, order: :key, manual: true,
-                   attempts_max: 4, backoff_ms: 500, backoff_max_ms: 30_000, dead_letter: "events.dead",
-                   delay_ms: 5000, expires_ms: 60_000, on_gap: :stop, throttle: { records: 1000, per_ms: 2000 },
+                   attempts_max: 4, backoff: 0.5, backoff_max: 30.0, dead_letter: "events.dead",
+                   delay: 5.0, expires: 60.0, on_gap: :stop, throttle: { records: 1000, per_s: 2.0 },
                    transactional: false }, route.engine)
     assert_equal [["events", 12, 3, { "retention.ms" => "1000", "cleanup.policy" => "compact" }],
                   ["events.dead", nil, nil, {}]], streams.topics.map(&:to_a)
     group = section(text)["groups"].first
-    assert_equal [%w[events], "consumer", "latest", 45_000, 300_000, true],
-                 group["group"].values_at("topics", "protocol", "start", "session_timeout_ms", "max_poll_interval_ms",
+    assert_equal [%w[events], "consumer", "latest", 45.0, 300.0, true],
+                 group["group"].values_at("topics", "protocol", "start", "session_timeout_s", "max_poll_interval_s",
                                           "read_committed")
     assert_equal "key", group["routes"].first["order"]
   end
@@ -204,11 +203,11 @@ class StreamsConfigTest < ConfigCase
     streams = streams("retention 60\nretention_bytes '1M'\ncompression :zstd\nthreads 2..4\n" \
                       "shutdown_timeout 3\nload 'app/consumers', 'lib/x.rb'\ntls_ca_file 'ca.pem'\n" \
                       "max_poll_interval 10\nsession_timeout 6\ntopic 'a', A")
-    assert_equal [60_000, 1 << 20, :zstd, 8 << 20, "#{@root}/ca.pem", 4],
-                 streams.log.values_at(:retention_ms, :retention_bytes, :compression, :buffer_bytes, :tls_ca_file,
+    assert_equal [60.0, 1 << 20, :zstd, 8 << 20, "#{@root}/ca.pem", 4],
+                 streams.log.values_at(:retention_s, :retention_bytes, :compression, :buffer_bytes, :tls_ca_file,
                                        :partitions)
     assert_equal ["#{@root}/app/consumers", "#{@root}/lib/x.rb"], streams.load
-    assert_equal [10_000, 6000], streams.groups.first[:group].values_at(:max_poll_interval_ms, :session_timeout_ms)
+    assert_equal [10.0, 6.0], streams.groups.first[:group].values_at(:max_poll_interval_s, :session_timeout_s)
     own = plan("threads 1..9\nstreams { threads 2..4; shutdown_timeout 3 }").of_process([:streams])
     assert_equal [2, 4, 3.0], [own.threads_min, own.threads_max, own.shutdown_timeout_s]
   end

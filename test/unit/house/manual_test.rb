@@ -2,6 +2,7 @@
 
 require "test_helper"
 require "chaton/config"
+require_relative "../../../rakelib/support/default_settings"
 require_relative "../../../rakelib/support/manual"
 
 class ManualTest < Minitest::Test
@@ -9,6 +10,11 @@ class ManualTest < Minitest::Test
 
   def test_the_page_is_current
     assert_equal Chaton::Config::Manual.text, File.read(PAGE), "run `rake docs`"
+  end
+
+  def test_the_settings_of_tests_are_current
+    path = File.expand_path("../../../crates/default_settings.json", __dir__)
+    assert_equal Chaton::Config::DefaultSettings.text, File.read(path), "run `rake docs`"
   end
 
   def test_every_option_has_its_group_and_a_sentence

@@ -20,7 +20,7 @@ fn config(link: Duration) -> Config {
         connections_max: 128,
         timeout: Duration::from_secs(60),
         alive_timeout: None,
-        queue_age_ms: 1000,
+        queue_age: Duration::from_secs(1),
         lag_max: None,
         statsd: None,
         roles: vec![],

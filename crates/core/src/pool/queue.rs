@@ -6,9 +6,11 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::settings::seconds;
 use crate::work::{Role, Work};
 
 /// Bounds of one engine's part of the queue.
@@ -16,11 +18,14 @@ use crate::work::{Role, Work};
 #[serde(deny_unknown_fields)]
 pub struct QueueLimits {
     /// Units of work that may wait.
+    #[serde(rename = "limit")]
     pub count_max: usize,
     /// Bytes that waiting work may hold.
+    #[serde(rename = "bytes")]
     pub bytes_max: usize,
-    /// Age in ms past which waiting work is released; 0 for no bound.
-    pub age_max_ms: u64,
+    /// Age past which waiting work is released; zero for no bound.
+    #[serde(rename = "age", deserialize_with = "seconds")]
+    pub age_max: Duration,
 }
 
 /// Jobs and batches are never owed more than the first (ns) and never owe more than the
@@ -135,8 +140,8 @@ impl WorkQueue {
 
     /// Moves all work past its age to `expired`.
     pub fn expire(&mut self, now_ns: u64, expired: &mut Vec<Arc<dyn Work>>) {
-        for engine in self.engines.iter_mut().filter(|engine| engine.limits.age_max_ms > 0) {
-            let age_max_ns = engine.limits.age_max_ms * 1_000_000;
+        for engine in self.engines.iter_mut().filter(|engine| !engine.limits.age_max.is_zero()) {
+            let age_max_ns = engine.limits.age_max.as_nanos() as u64;
             let is_old = |first: &Waiting| now_ns.saturating_sub(first.since_ns) > age_max_ns;
             while engine.waiting.front().is_some_and(is_old) {
                 expired.extend(engine.remove_first());
@@ -165,7 +170,8 @@ mod tests {
 
     fn queue(count_max: usize, bytes_max: usize, age_max_ms: u64) -> WorkQueue {
         let mut queue = WorkQueue::new(10);
-        let limits = QueueLimits { count_max, bytes_max, age_max_ms };
+        let limits =
+            QueueLimits { count_max, bytes_max, age_max: Duration::from_millis(age_max_ms) };
         queue.register(Role::Web, limits);
         queue.register(Role::Jobs, limits);
         queue
@@ -232,7 +238,7 @@ mod tests {
     #[test]
     fn engines_of_one_class_take_turns() {
         let mut q = queue(10, 100, 0);
-        let limits = QueueLimits { count_max: 9, bytes_max: 9, age_max_ms: 0 };
+        let limits = QueueLimits { count_max: 9, bytes_max: 9, age_max: Duration::ZERO };
         q.register(Role::Streams, limits);
         (0..3).for_each(|id| assert!(push(&mut q, Role::Jobs, id, 1, 0)));
         (10..13).for_each(|id| assert!(push(&mut q, Role::Streams, id, 1, 0)));

@@ -17,7 +17,7 @@ use crate::pool::clock_activity::ClockActivity;
 use crate::pool::gvl_activity::GvlActivity;
 use crate::pool::observer::{Activity, Observer};
 use crate::pool::thread_record::ThreadRecord;
-use crate::pool::{unpark, Pool};
+use crate::pool::{ns, unpark, Pool};
 use crate::process::events::SupportEvent;
 use crate::process::late_reports;
 use crate::process::supervisor_watch::SupervisorWatch;
@@ -79,10 +79,10 @@ impl SchedulerLoop {
         let (now, settings) = (clock::now_ns(), &pool.settings);
         let activity: Box<dyn Activity> = match &pool.gvl {
             Some(counts) => Box::new(GvlActivity::new(counts.clone())),
-            None => Box::new(ClockActivity::new(settings.stall_ns, now)),
+            None => Box::new(ClockActivity::new(ns(settings.stall), now)),
         };
-        let observer = Observer::new(settings.threads_max, settings.blocked_ns, now);
-        let pause_ns = settings.stall_ns;
+        let observer = Observer::new(settings.threads_max, ns(settings.blocked), now);
+        let pause_ns = ns(settings.stall);
         Self { pool, hooks, stop, activity, observer, pause_ns, empty_observations: 0 }
     }
 

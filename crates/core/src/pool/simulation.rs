@@ -8,6 +8,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::sync::Parker;
 
@@ -95,7 +96,7 @@ struct SimulatedPool {
 impl SimulatedPool {
     fn new(max: usize) -> Self {
         let mut queue = WorkQueue::new(10);
-        let limits = QueueLimits { count_max: 9_999, bytes_max: 9_999, age_max_ms: 0 };
+        let limits = QueueLimits { count_max: 9_999, bytes_max: 9_999, age_max: Duration::ZERO };
         queue.register(Role::Web, limits);
         queue.register(Role::Jobs, limits);
         let mut pool = Self {

@@ -237,7 +237,7 @@ mod tests {
     use super::*;
     use crate::pool::queue::QueueLimits;
     use crate::pool::scheduler::{Scheduler, SchedulerHooks};
-    use crate::pool::PoolSettings;
+    use crate::pool::{ns, PoolSettings};
     use crate::process::scoreboard::Scoreboard;
     use crate::process::supervisor_watch::SupervisorWatch;
     use crate::work::testing::request;
@@ -251,7 +251,7 @@ mod tests {
         let scoreboard = Arc::new(Scoreboard::new(1).unwrap());
         let settings = PoolSettings { gvl_wait: true, ..PoolSettings::for_tests(threads_max) };
         let pool = Pool::new(settings, scoreboard, gvl_events).unwrap();
-        let limits = QueueLimits { count_max: 100, bytes_max: 100, age_max_ms: 0 };
+        let limits = QueueLimits { count_max: 100, bytes_max: 100, age_max: Duration::ZERO };
         pool.register(Role::Web, limits);
         pool
     }
@@ -447,7 +447,7 @@ mod tests {
         let mut threads: Vec<_> = (0..6).map(|_| pool.enter()).collect();
         assert!(threads.iter().all(|thread| matches!(thread.take(), Take::Wait)));
         threads.truncate(2);
-        pool.shrink(clock::now_ns() + pool.settings.thread_idle_ns);
+        pool.shrink(clock::now_ns() + ns(pool.settings.thread_idle));
         assert_eq!(pool.stats().threads, 1, "the minimum stays");
         let left = threads.iter().filter(|thread| matches!(thread.take(), Take::Leave)).count();
         assert_eq!(left, 1);

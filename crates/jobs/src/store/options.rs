@@ -86,29 +86,7 @@ fn format<'de, D: Deserializer<'de>>(from: D) -> Result<u8, D::Error> {
 impl StoreOptions {
     /// The settings of tests, for a store at this address.
     pub fn for_tests(url: impl Into<String>) -> Self {
-        Self {
-            url: url.into(),
-            username: None,
-            password: None,
-            sentinel_username: None,
-            sentinel_password: None,
-            tls_ca_file: None,
-            tls_cert_file: None,
-            tls_key_file: None,
-            tls_verify: true,
-            connect_timeout: Duration::from_secs(5),
-            answer_timeout: Duration::from_secs(5),
-            reliable_push: None,
-            reliable_push_timeout: Duration::from_secs(2),
-            listen: None,
-            durable: true,
-            lock_timeout: Duration::from_secs(5),
-            format: 7,
-            lease: Duration::from_secs(60),
-            dead_max: 10_000,
-            dead_age: Duration::from_secs(180 * 24 * 3600),
-            forks: false,
-        }
+        Self { url: url.into(), ..chaton_core::default_settings!("jobs", "store") }
     }
 }
 

@@ -7,7 +7,6 @@ use std::time::Duration;
 use chaton_core::backoff::Backoff;
 use chaton_core::engine::Feed;
 use chaton_core::idle_wait::IdleWait;
-use chaton_core::process::scoreboard::OwnGauges;
 
 use super::room::RoomQueue;
 use super::settings::EngineSettings;
@@ -28,10 +27,8 @@ pub(super) struct EngineContext {
     pub producer: ProducerFactory,
     pub feed: Arc<dyn Feed<Batch>>,
     pub counters: Arc<StreamCounters>,
-    /// Where it is published how many groups are joined.
-    pub gauges: Option<OwnGauges>,
-    pub commit_interval: Duration,
-    pub group_retry_max_ms: u64,
+    /// Without its groups.
+    pub settings: EngineSettings,
     /// The next number of an assignment.
     pub generations: AtomicU64,
     /// No group is joined yet, because the process is not ready.
@@ -48,18 +45,16 @@ impl EngineContext {
         log: Arc<dyn RecordLog>,
         producer: ProducerFactory,
         feed: Arc<dyn Feed<Batch>>,
-        settings: &EngineSettings,
+        settings: EngineSettings,
     ) -> Self {
         Self {
             log,
             producer,
             feed,
             counters: Arc::default(),
-            gauges: settings.gauges.clone(),
-            commit_interval: Duration::from_millis(settings.commit_interval_ms),
-            group_retry_max_ms: settings.group_retry_max_ms,
             generations: AtomicU64::new(1),
             held: AtomicBool::new(settings.begins_held),
+            settings,
             quiet: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             room: RoomQueue::default(),
@@ -69,7 +64,7 @@ impl EngineContext {
 
     /// Pauses between tries while the log fails.
     pub fn backoff(&self) -> Backoff {
-        Backoff::new(FIRST_PAUSE, Duration::from_millis(self.group_retry_max_ms))
+        Backoff::new(FIRST_PAUSE, self.settings.group_retry_max)
     }
 
     pub fn is_quiet(&self) -> bool {

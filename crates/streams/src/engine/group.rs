@@ -69,7 +69,7 @@ impl ConsumerGroup {
     /// How long batches of a revoked partition may run: half of the time after which the log takes
     /// a silent member for dead.
     pub fn drain_time(&self) -> Duration {
-        Duration::from_millis(self.settings.max_poll_interval_ms / 2)
+        self.settings.max_poll_interval / 2
     }
 
     pub fn route(&self, topic: &str) -> Option<&Arc<Route>> {
@@ -233,7 +233,7 @@ impl ConsumerGroup {
         if self.works.swap(works, Ordering::Relaxed) == works {
             return;
         }
-        if let Some(gauges) = &self.context.gauges {
+        if let Some(gauges) = &self.context.settings.gauges {
             match works {
                 true => gauges.groups_joined.fetch_add(1, Ordering::Relaxed),
                 false => gauges.groups_joined.fetch_sub(1, Ordering::Relaxed),

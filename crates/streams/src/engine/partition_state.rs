@@ -11,6 +11,7 @@ mod pending_dead_letter;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::route::Route;
 use super::settings::RecordOrder;
@@ -421,10 +422,15 @@ impl PartitionState {
         }
         let failures = failures + 1;
         let settings = &self.route.settings;
-        let (first_ms, max_ms) = (settings.backoff_ms.max(1), settings.backoff_max_ms);
+        let (first_ms, max_ms) = (ms(settings.backoff).max(1), ms(settings.backoff_max));
         let until_ns = now.ns_after(pause_ms(first_ms, max_ms, failures, &mut self.random));
         *step = DeadLetterStep::Waiting { until_ns, failures };
     }
+}
+
+/// Times of records are in milliseconds.
+fn ms(time: Duration) -> u64 {
+    time.as_millis() as u64
 }
 
 /// What is done with the first records of a lane.
@@ -495,7 +501,7 @@ impl PartitionState {
         let due = self.due(&records, now);
         if due == 0 {
             let first = records.chunk.entries()[records.picks[0] as usize].timestamp_ms;
-            let at_ms = first.saturating_add_unsigned(self.route.settings.delay_ms);
+            let at_ms = first.saturating_add_unsigned(ms(self.route.settings.delay));
             let until_ns = now.ns_at(at_ms).min(self.delayed_until_ns(&records));
             self.lanes[lane].push_front(ReadyItem::Records(records));
             return NextStep::Wait(until_ns, WaitReason::Delay);
@@ -525,12 +531,9 @@ impl PartitionState {
     }
 
     fn without_expired(&mut self, records: RecordSet, now: Now) -> RecordSet {
-        let expires_ms = self.route.settings.expires_ms;
-        if expires_ms == 0 {
-            return records;
-        }
+        let Some(expires) = self.route.settings.expires else { return records };
         let entries = records.chunk.entries();
-        let oldest = now.ms.saturating_sub_unsigned(expires_ms);
+        let oldest = now.ms.saturating_sub_unsigned(ms(expires));
         let is_expired = |pick: &u32| (0..oldest).contains(&entries[*pick as usize].timestamp_ms);
         let (expired, fresh): (Vec<u32>, Vec<u32>) =
             records.picks.iter().partition(|pick| is_expired(pick));
@@ -545,17 +548,17 @@ impl PartitionState {
     /// No record waits here for longer than the delay, even if its timestamp lies in the future or
     /// the clock is set back.
     fn delayed_until_ns(&self, records: &RecordSet) -> u64 {
-        let delay_ns = self.route.settings.delay_ms.saturating_mul(1_000_000);
+        let delay_ns = self.route.settings.delay.as_nanos() as u64;
         records.fetched_ns.saturating_add(delay_ns)
     }
 
     /// How many of the first records are old enough; a record without a timestamp always is.
     fn due(&self, records: &RecordSet, now: Now) -> usize {
-        let delay_ms = self.route.settings.delay_ms;
-        if delay_ms == 0 || self.delayed_until_ns(records) <= now.ns {
+        let delay = self.route.settings.delay;
+        if delay.is_zero() || self.delayed_until_ns(records) <= now.ns {
             return records.len();
         }
-        let latest = now.ms.saturating_sub_unsigned(delay_ms);
+        let latest = now.ms.saturating_sub_unsigned(ms(delay));
         let entries = records.chunk.entries();
         let is_due = |pick: &&u32| entries[**pick as usize].timestamp_ms <= latest;
         records.picks.iter().take_while(is_due).count()
@@ -887,7 +890,7 @@ impl PartitionState {
         let exhausted = settings.attempts_max.is_some_and(|max| attempt >= max);
         let dead_letter = settings.dead_letter.clone();
         let Some(topic) = dead_letter.filter(|_| rest.isolated || exhausted) else {
-            let in_ms = if exhausted { settings.backoff_max_ms } else { self.pause_ms(attempt) };
+            let in_ms = if exhausted { ms(settings.backoff_max) } else { self.pause_ms(attempt) };
             let attempt = self.retry_in(batch.lane, rest, in_ms, now);
             return BatchVerdict::Retry { in_ms, attempt };
         };
@@ -922,7 +925,7 @@ impl PartitionState {
 
     fn pause_ms(&mut self, failures: u32) -> u64 {
         let settings = &self.route.settings;
-        pause_ms(settings.backoff_ms, settings.backoff_max_ms, failures, &mut self.random)
+        pause_ms(ms(settings.backoff), ms(settings.backoff_max), failures, &mut self.random)
     }
 
     /// Hands the records out again as the next attempt, after a pause; returns its number.
@@ -1098,8 +1101,8 @@ impl PartitionState {
         let settings = &self.route.settings;
         let Some(topic) = settings.dead_letter.clone() else {
             let doublings = count.saturating_sub(POISON_DEATHS).min(30);
-            let pause_ms = settings.backoff_ms.saturating_mul(1 << doublings);
-            let pause_ms = pause_ms.min(settings.backoff_max_ms);
+            let pause_ms = ms(settings.backoff).saturating_mul(1 << doublings);
+            let pause_ms = pause_ms.min(ms(settings.backoff_max));
             let until_ms = deaths.last_at_ms(offset).saturating_add_unsigned(pause_ms);
             if until_ms <= now.ms && self.poison.is_none() {
                 return Ok(());

@@ -360,7 +360,7 @@ impl Poller {
             return;
         }
         self.running_at_ns = now.ns + POLL_NS;
-        let bound_ns = self.group.settings.max_poll_interval_ms.saturating_mul(1_000_000);
+        let bound_ns = self.group.settings.max_poll_interval.as_nanos() as u64;
         let (all, mut tell) = (self.partitions.all(), Vec::new());
         for route in &self.group.routes {
             let own = all.iter().filter(|one| one.route.number == route.number);
@@ -430,7 +430,7 @@ impl Poller {
             return;
         }
         let quiet = self.context.is_quiet();
-        let interval_ns = self.context.commit_interval.as_nanos() as u64;
+        let interval_ns = self.context.settings.commit_interval.as_nanos() as u64;
         self.group.commit_not_before(now.ns + if quiet { 0 } else { interval_ns });
         self.group.set_committing(true);
         let partitions = self.partitions.all().into_iter();

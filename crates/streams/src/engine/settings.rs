@@ -1,7 +1,9 @@
 //! Settings of the engine: the section `streams` of the document that the configuration writes.
 
+use std::time::Duration;
+
 use chaton_core::process::scoreboard::OwnGauges;
-use chaton_core::settings::nullable;
+use chaton_core::settings::{millis, nullable, seconds, seconds_or_off};
 use serde::Deserialize;
 
 use super::suspects::BatchSlot;
@@ -14,14 +16,17 @@ use crate::settings::GroupSettings;
 pub struct EngineSettings {
     /// The groups that this process is a member of.
     pub groups: Vec<GroupRoutes>,
-    /// Offsets are committed at most this often, in ms; the first one at once.
-    pub commit_interval_ms: u64,
+    /// Offsets are committed at most this often; the first one at once.
+    #[serde(rename = "commit_interval_ms", deserialize_with = "millis")]
+    pub commit_interval: Duration,
     /// Batches read ahead per partition, or per key lane of one.
     pub ready_batches: usize,
-    /// The longest pause in ms between attempts to join a group.
-    pub group_retry_max_ms: u64,
-    /// Kafka: how often clients count their traffic with each broker, in ms; 0: never.
-    pub broker_statistics_ms: u64,
+    /// The longest pause between attempts to join a group.
+    #[serde(rename = "group_retry_max_s", deserialize_with = "seconds")]
+    pub group_retry_max: Duration,
+    /// Kafka: how often clients count their traffic with each broker; `None`: never.
+    #[serde(rename = "broker_statistics_s", deserialize_with = "seconds_or_off")]
+    pub broker_statistics: Option<Duration>,
     /// It joins no group until [`Engine::resume`](super::Engine::resume), because the process is not
     /// ready yet.
     #[serde(skip)]
@@ -63,17 +68,21 @@ pub struct RouteSettings {
     /// Attempts until a record goes to the dead-letter topic; `None`: without end.
     #[serde(deserialize_with = "nullable")]
     pub attempts_max: Option<u32>,
-    /// Pause before the second attempt in ms; each later one is twice as long.
-    pub backoff_ms: u64,
-    /// The longest pause in ms.
-    pub backoff_max_ms: u64,
+    /// Pause before the second attempt; each later one is twice as long.
+    #[serde(deserialize_with = "seconds")]
+    pub backoff: Duration,
+    /// The longest pause.
+    #[serde(deserialize_with = "seconds")]
+    pub backoff_max: Duration,
     /// The dead-letter topic.
     #[serde(deserialize_with = "nullable")]
     pub dead_letter: Option<String>,
-    /// A record is handed out when it is this old, in ms.
-    pub delay_ms: u64,
-    /// A record older than this is skipped, in ms; 0: none is.
-    pub expires_ms: u64,
+    /// A record is handed out when it is this old.
+    #[serde(deserialize_with = "seconds")]
+    pub delay: Duration,
+    /// A record older than this is skipped; `None`: none is.
+    #[serde(deserialize_with = "seconds_or_off")]
+    pub expires: Option<Duration>,
     /// When retention has removed records before the group has read them.
     pub on_gap: OnGap,
     /// How fast a partition's records are handed out.
@@ -106,30 +115,22 @@ pub enum OnGap {
     Stop,
 }
 
-/// A rate; what is not used within `per_ms` is saved up.
+/// A rate; what is not used within `per` is saved up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Throttle {
     /// This many records.
     pub records: u64,
-    /// Within this many ms.
-    pub per_ms: u64,
+    /// Within this time.
+    #[serde(rename = "per_s", deserialize_with = "seconds")]
+    pub per: Duration,
 }
 
 impl EngineSettings {
     /// What tests use with these groups.
     #[cfg(any(test, feature = "test-support"))]
     pub fn for_tests(groups: Vec<GroupRoutes>) -> Self {
-        Self {
-            groups,
-            commit_interval_ms: 100,
-            ready_batches: 2,
-            group_retry_max_ms: 30_000,
-            broker_statistics_ms: 0,
-            begins_held: false,
-            in_flight: None,
-            gauges: None,
-        }
+        Self { groups, ..chaton_core::default_settings!("streams") }
     }
 
     /// Consumers of these routes, counted through all groups, are notified of the end of a
@@ -192,24 +193,7 @@ impl RouteSettings {
     /// What tests use with this topic.
     #[cfg(any(test, feature = "test-support"))]
     pub fn for_tests(topic: &str) -> Self {
-        Self {
-            topic: topic.into(),
-            batch: 500,
-            batch_bytes: 1 << 20,
-            concurrency: 1,
-            order: RecordOrder::Partition,
-            manual: false,
-            attempts_max: None,
-            backoff_ms: 1_000,
-            backoff_max_ms: 60_000,
-            dead_letter: None,
-            delay_ms: 0,
-            expires_ms: 0,
-            on_gap: OnGap::Warn,
-            throttle: None,
-            transactional: false,
-            eof: false,
-        }
+        Self { topic: topic.into(), ..chaton_core::default_settings!("route") }
     }
 
     /// Key lanes of each partition.

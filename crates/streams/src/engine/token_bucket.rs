@@ -15,7 +15,7 @@ impl TokenBucket {
     /// Full at `now_ns`.
     pub fn new(throttle: Throttle, now_ns: u64) -> Self {
         let size = throttle.records.max(1);
-        let ns_per_token = throttle.per_ms as f64 * 1e6 / size as f64;
+        let ns_per_token = throttle.per.as_nanos() as f64 / size as f64;
         Self { size, ns_per_token, tokens: size as f64, at_ns: now_ns }
     }
 
@@ -49,13 +49,16 @@ impl TokenBucket {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     const SECOND: u64 = 1_000_000_000;
 
     #[test]
     fn it_gives_out_as_many_tokens_as_have_come_in() {
-        let mut bucket = TokenBucket::new(Throttle { records: 100, per_ms: 1_000 }, 0);
+        let mut bucket =
+            TokenBucket::new(Throttle { records: 100, per: Duration::from_millis(1_000) }, 0);
         assert_eq!(bucket.take(100, 0), Ok(()));
         assert_eq!(bucket.take(50, 0), Err(SECOND / 2));
         assert_eq!(bucket.take(50, SECOND / 2), Ok(()));

@@ -203,8 +203,10 @@ fn a_record_from_the_future_waits_no_longer_than_the_delay() {
     for timestamp_ms in [Some(i64::MAX), Some(1), Some(40_000_000_000_000)] {
         log.append("events", 0, OwnedRecord { timestamp_ms, ..OwnedRecord::default() });
     }
-    let harness =
-        EngineHarness::new(log, settings(vec![RouteSettings { delay_ms: 60, ..route("events") }]));
+    let harness = EngineHarness::new(
+        log,
+        settings(vec![RouteSettings { delay: Duration::from_millis(60), ..route("events") }]),
+    );
     harness.batch_of(0..3).finish(BatchOutcome::Done);
     let wakes = harness.engine.stats().totals.wakes;
     assert!(wakes <= 10, "{wakes}");

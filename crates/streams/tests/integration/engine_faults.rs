@@ -55,7 +55,7 @@ fn a_drain_ends_after_half_of_the_poll_interval() {
     let log = MemoryLog::new(1);
     log.write(0, 30, keyless);
     let mut settings = settings(vec![route("events")]);
-    settings.groups[0].group.max_poll_interval_ms = 60;
+    settings.groups[0].group.max_poll_interval = Duration::from_millis(60);
     let harness = EngineHarness::new(log, settings);
     let batch = harness.batch_of(0..10);
     batch.mark(2);

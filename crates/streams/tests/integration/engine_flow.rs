@@ -48,7 +48,11 @@ fn a_failed_batch_is_retried_while_other_partitions_go_on() {
     let log = MemoryLog::new(2);
     log.write(0, 5, keyless);
     log.write(1, 5, keyless);
-    let slow = RouteSettings { backoff_ms: 60_000, backoff_max_ms: 60_000, ..route("events") };
+    let slow = RouteSettings {
+        backoff: Duration::from_millis(60_000),
+        backoff_max: Duration::from_millis(60_000),
+        ..route("events")
+    };
     let harness = EngineHarness::new(log, settings(vec![slow]));
     let first = harness.batch();
     first.mark(1);
@@ -118,8 +122,8 @@ fn delayed_records_are_handed_out_when_due() {
     let log = MemoryLog::new(1);
     log.write(0, 30, keyless);
     let began = Instant::now();
-    let throttle = Some(Throttle { records: 10, per_ms: 40 });
-    let route = RouteSettings { delay_ms: 60, throttle, ..route("events") };
+    let throttle = Some(Throttle { records: 10, per: Duration::from_millis(40) });
+    let route = RouteSettings { delay: Duration::from_millis(60), throttle, ..route("events") };
     let harness = EngineHarness::new(log, settings(vec![route]));
     harness.batch().finish(BatchOutcome::Done);
     assert!(began.elapsed() >= Duration::from_millis(59), "{:?}", began.elapsed());
@@ -142,7 +146,7 @@ fn expired_records_are_skipped() {
         let timestamp_ms = (n % 2 == 0).then_some(1_000);
         log.append("events", 0, OwnedRecord { timestamp_ms, ..OwnedRecord::default() });
     }
-    let route = RouteSettings { expires_ms: 60_000, ..route("events") };
+    let route = RouteSettings { expires: Some(Duration::from_millis(60_000)), ..route("events") };
     let harness = EngineHarness::new(log, settings(vec![route]));
     harness.batch_of([1, 3, 5, 7, 9]).finish(BatchOutcome::Done);
     until("the commit", || harness.committed(0) == Some(10));
@@ -314,8 +318,8 @@ fn a_restart_skips_records_done_beyond_the_head() {
     let by_key = || RouteSettings {
         order: RecordOrder::Key,
         concurrency: 3,
-        backoff_ms: 60_000,
-        backoff_max_ms: 60_000,
+        backoff: Duration::from_millis(60_000),
+        backoff_max: Duration::from_millis(60_000),
         ..route("events")
     };
     let harness = EngineHarness::new(log.clone(), settings(vec![by_key()]));
@@ -461,7 +465,7 @@ fn a_batch_that_runs_for_too_long_is_told_of_at_growing_intervals() {
     let mut settings = settings(vec![route("events")]);
     settings.gauges = Some(gauges.clone());
     // A look in each second: the first one that finds it running, one after the bound, and one after twice the time.
-    settings.groups[0].group.max_poll_interval_ms = 900;
+    settings.groups[0].group.max_poll_interval = Duration::from_millis(900);
     let harness = EngineHarness::new(log, settings);
     let overdue = || gauges.counters().topics[0].overdue.load(Relaxed);
     let batch = harness.batch_of(0..10);

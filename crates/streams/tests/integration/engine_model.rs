@@ -222,8 +222,9 @@ impl World {
             manual: !transactional && random.u8(..4) == 0,
             attempts_max: random.bool().then(|| random.u32(1..4)),
             dead_letter: random.bool().then(|| "dead".into()),
-            delay_ms: if random.u8(..4) == 0 { 15 } else { 0 },
-            throttle: (random.u8(..5) == 0).then_some(Throttle { records: 8, per_ms: 4 }),
+            delay: Duration::from_millis(if random.u8(..4) == 0 { 15 } else { 0 }),
+            throttle: (random.u8(..5) == 0)
+                .then_some(Throttle { records: 8, per: Duration::from_millis(4) }),
             eof: random.u8(..3) == 0,
             ..route("events")
         };
@@ -362,7 +363,11 @@ impl World {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64;
         let entries = batch.chunk().entries();
         let newest = batch.picks().iter().map(|pick| entries[*pick as usize].timestamp_ms).max();
-        assert!(newest.unwrap() + self.route.delay_ms as i64 <= now, "{}", batch.describe());
+        assert!(
+            newest.unwrap() + self.route.delay.as_millis() as i64 <= now,
+            "{}",
+            batch.describe()
+        );
     }
 
     /// The batch comes as late, and is the attempt, that the engine has said.

@@ -25,7 +25,7 @@ static SECURED: LazyLock<(String, SecureListeners)> = LazyLock::new(|| {
 /// A log with credentials, or with one of them wrong.
 fn with(scheme: &str, port: u16, change: impl FnOnce(&mut LogSettings)) -> Arc<dyn RecordLog> {
     let mut settings = LogSettings::for_tests(&format!("{scheme}://127.0.0.1:{port}"));
-    settings.answer_timeout_ms = 5_000;
+    settings.answer_timeout = Duration::from_millis(5_000);
     change(&mut settings);
     open(&settings).unwrap()
 }
@@ -144,7 +144,7 @@ fn half_refused() -> (Arc<dyn RecordLog>, Gate, Gate, String) {
     let credentials = |settings: &mut LogSettings| {
         settings.tls_ca_file = Some(ca_file.clone());
         user(settings, "secret", Some("PLAIN"));
-        settings.refused_timeout_ms = 60_000;
+        settings.refused_timeout = Duration::from_millis(60_000);
     };
     let topic = topic(&*with("kafka+ssl", ports.both, credentials), 1);
     // This listener knows no SASL.

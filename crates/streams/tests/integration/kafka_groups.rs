@@ -19,7 +19,7 @@ const PARTITIONS: i32 = 8;
 fn group(stem: &str, topic: &str, protocol: Protocol) -> GroupSettings {
     let mut group = GroupSettings::for_tests(&name(stem), &[topic]);
     group.protocol = protocol;
-    group.session_timeout_ms = 6_000;
+    group.session_timeout = Duration::from_millis(6_000);
     group
 }
 
@@ -216,8 +216,8 @@ fn a_member_that_polls_without_fetching_stays() {
     let topic = topic(&*log, 2);
     fill(&*log, &topic, 0, 0..10);
     let mut settings = group("slow", &topic, Protocol::Classic);
-    settings.max_poll_interval_ms = 3_000;
-    settings.session_timeout_ms = 3_000;
+    settings.max_poll_interval = Duration::from_millis(3_000);
+    settings.session_timeout = Duration::from_millis(3_000);
     let mut member = TestMember::join(&*log, &settings);
     member.read(5);
     // Three times as long as a member may be silent.
@@ -234,8 +234,8 @@ fn a_commit_of_a_removed_member_fails() {
     let log = crate::kafka_support::log();
     let topic = topic(&*log, 1);
     let mut settings = group("out", &topic, Protocol::Classic);
-    settings.max_poll_interval_ms = 1_000;
-    settings.session_timeout_ms = 1_000;
+    settings.max_poll_interval = Duration::from_millis(1_000);
+    settings.session_timeout = Duration::from_millis(1_000);
     let mut member = TestMember::join(&*log, &settings);
     member.has(1);
     let mut lost = false;

@@ -1,6 +1,7 @@
 //! Records on a real Kafka: compressed, large, in transactions.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::kafka_support::KafkaFixture;
 use chaton_streams::log::conformance::fixture::{
@@ -25,7 +26,7 @@ fn records_of_each_compression_are_read() {
             let one = NewRecord { headers: &headers, ..record(&topic, value.as_bytes()) };
             producer.send(&one, Some((&receipt, index))).unwrap();
         }
-        assert!(receipt.wait(std::time::Duration::from_secs(30)));
+        assert!(receipt.wait(Duration::from_secs(30)));
         assert_eq!(receipt.failures(), [], "{codec}");
         let mut reader = log.reader(&partition(&topic, 0), Position::Earliest).unwrap();
         let mut got = 0;
@@ -159,7 +160,8 @@ fn a_second_producer_of_an_id_fences_the_first() {
 
 #[test]
 fn an_unknown_topic_fails_its_transaction() {
-    let log = KafkaFixture.open(&|settings| settings.answer_timeout_ms = 20_000);
+    let log =
+        KafkaFixture.open(&|settings| settings.answer_timeout = Duration::from_millis(20_000));
     let topic = topic(&*log, 1);
     let group = GroupSettings::for_tests(&name("group"), &[&topic]);
     let mut member = TestMember::join(&*log, &group);

@@ -37,8 +37,8 @@ impl Copier {
             let log = open(&settings).unwrap();
             (topic(&*log, 1), topic(&*log, 1))
         };
-        settings.answer_timeout_ms = ANSWER_TIMEOUT_MS;
-        settings.delivery_timeout_ms = transaction_timeout_ms;
+        settings.answer_timeout = Duration::from_millis(ANSWER_TIMEOUT_MS);
+        settings.delivery_timeout = Duration::from_millis(transaction_timeout_ms);
         let log = open(&settings).unwrap();
         let group = name("group");
         let mut member = TestMember::join(&*log, &GroupSettings::for_tests(&group, &[&from]));

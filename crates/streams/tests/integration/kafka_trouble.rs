@@ -20,8 +20,8 @@ const A_WHILE: Duration = Duration::from_secs(4);
 
 fn unreachable() -> Arc<dyn RecordLog> {
     let mut settings = LogSettings::for_tests(&format!("kafka://127.0.0.1:{}", free_ports(1)[0]));
-    settings.answer_timeout_ms = 2_000;
-    settings.delivery_timeout_ms = 1_500;
+    settings.answer_timeout = Duration::from_millis(2_000);
+    settings.delivery_timeout = Duration::from_millis(1_500);
     open(&settings).unwrap()
 }
 
@@ -112,7 +112,7 @@ fn an_unreachable_broker_is_reported_once() {
 #[test]
 fn a_broker_that_knows_no_broker_gives_an_error() {
     let mut settings = LogSettings::for_tests(&format!("kafka://127.0.0.1:{}", forgets_brokers()));
-    settings.answer_timeout_ms = 1_000;
+    settings.answer_timeout = Duration::from_millis(1_000);
     let mut admin = open(&settings).unwrap().admin().unwrap();
     let error = admin.topics().unwrap_err();
     assert!(error.message.contains("the list of topics"), "{error}");
@@ -139,7 +139,7 @@ fn every_client_reports_an_unreachable_broker() {
 #[test]
 fn an_unresolvable_host_is_reported() {
     let mut settings = LogSettings::for_tests("kafka://no-such-host.invalid:9092");
-    settings.answer_timeout_ms = 2_000;
+    settings.answer_timeout = Duration::from_millis(2_000);
     let log = open(&settings).unwrap();
     let error = log.admin().unwrap().topics().unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unreachable);

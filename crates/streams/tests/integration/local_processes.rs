@@ -297,7 +297,7 @@ fn partitions_of_dead_members_are_reassigned() {
     let log = open(path);
     log.admin().unwrap().create(&new_topic("t", 6, &[])).unwrap();
     let mut settings = LogSettings::for_tests(&format!("log://{path}"));
-    settings.answer_timeout_ms = 100;
+    settings.answer_timeout = Duration::from_millis(100);
     let hasty = chaton_streams::log::open(&settings).unwrap();
     let mut read = Vec::new();
     let mut first = Process::start("member", path, "");

@@ -1,6 +1,7 @@
 //! `Chaton::Native::Jobs`: the jobs engine as a Ruby object.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use chaton_core::engine::PoolFeed;
 use chaton_core::pool::queue::QueueLimits;
@@ -23,7 +24,7 @@ use crate::pool::RbPool;
 /// Bounds of the jobs that wait in the pool: twice the most that `prefetch_max` may
 /// be. There is none by age: the engine takes back jobs that wait too long.
 const QUEUE_LIMITS: QueueLimits =
-    QueueLimits { count_max: 2_000, bytes_max: 256 << 20, age_max_ms: 0 };
+    QueueLimits { count_max: 2_000, bytes_max: 256 << 20, age_max: Duration::ZERO };
 
 /// The engine as a Ruby object.
 #[magnus::wrap(class = "Chaton::Native::Jobs", free_immediately, size)]

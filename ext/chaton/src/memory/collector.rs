@@ -4,10 +4,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
+use std::time::Duration;
 
 use chaton_core::clock;
 use chaton_core::pool::Pool;
-use chaton_core::settings::{millis_as_ns, nullable, seconds_as_ns};
+use chaton_core::settings::{millis, nullable, seconds};
 use chaton_memory::collect::{self, EdenBudget, GcAction, GcReading, IdleDelays, ThreadActivity};
 use magnus::rb_sys::{protect, AsRawValue};
 use magnus::{function, method, prelude::*, Error, RArray, RHash, RModule, Ruby};
@@ -390,10 +391,10 @@ struct CollectorSettings {
     /// Growth of old objects that starts a full collection; none where Ruby alone decides.
     #[serde(deserialize_with = "nullable")]
     longlife: Option<f64>,
-    #[serde(rename = "idle_full_ms", deserialize_with = "millis_as_ns")]
-    idle_full_ns: u64,
-    #[serde(rename = "trim_idle_s", deserialize_with = "seconds_as_ns")]
-    trim_idle_ns: u64,
+    #[serde(rename = "idle_full_ms", deserialize_with = "millis")]
+    idle_full: Duration,
+    #[serde(rename = "trim_idle_s", deserialize_with = "seconds")]
+    trim_idle: Duration,
 }
 
 /// The Ruby object of a [`Collector`].
@@ -428,7 +429,10 @@ impl RbCollector {
                 None => Eden::auto(bytes, limit_bytes.unwrap_or(0), monitor),
             },
             longlife: settings.longlife.unwrap_or(f64::INFINITY),
-            delays: IdleDelays { full_ns: settings.idle_full_ns, trim_ns: settings.trim_idle_ns },
+            delays: IdleDelays {
+                full_ns: settings.idle_full.as_nanos() as u64,
+                trim_ns: settings.trim_idle.as_nanos() as u64,
+            },
             minor: minor.as_raw(),
             full_is_held: settings.longlife.is_some()
                 && (rb_sys::RUBY_API_VERSION_MAJOR, rb_sys::RUBY_API_VERSION_MINOR) >= (3, 4),

@@ -1,6 +1,7 @@
 //! `Chaton::Native::Streams`: the streams engine as a Ruby object.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use chaton_core::engine::PoolFeed;
 use chaton_core::pool::queue::QueueLimits;
@@ -22,7 +23,7 @@ use crate::pool::RbPool;
 /// Bounds of the queue. A partition has one batch out at a time (with `order: :key` one per lane)
 /// of a bounded size, so that the assignment bounds what waits; the engine keeps what does not fit.
 const QUEUE: QueueLimits =
-    QueueLimits { count_max: 10_000, bytes_max: 256 * 1024 * 1024, age_max_ms: 0 };
+    QueueLimits { count_max: 10_000, bytes_max: 256 * 1024 * 1024, age_max: Duration::ZERO };
 
 /// The engine as a Ruby object.
 #[magnus::wrap(class = "Chaton::Native::Streams", free_immediately, size)]

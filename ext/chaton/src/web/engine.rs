@@ -2,7 +2,6 @@
 
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
 
 use chaton_core::engine::PoolFeed;
 use chaton_core::process::scoreboard::OwnGauges;
@@ -55,7 +54,7 @@ impl RbWeb {
         config.listeners = own_listeners(listeners)?;
         config.scoreboard = Some(inner.pool.scoreboard.clone());
         config.slot = inner.pool.settings.slot;
-        config.hogged_after = Duration::from_nanos(inner.pool.settings.preempt_ns);
+        config.hogged_after = inner.pool.settings.quantum_min;
         config.threads_max = inner.pool.settings.threads_max;
         let feed = PoolFeed::open(&inner.pool, Role::Web, config.queue);
         let engine = Engine::start(config, feed)

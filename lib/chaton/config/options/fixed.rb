@@ -26,7 +26,8 @@ module Chaton
         Option.fixed(:top, :crash_loop_count, 5, "that is half a minute of attempts"),
         Option.fixed(:top, :crash_loop_window_s, 60.0, "a worker that lived longer did not die of its boot"),
         # Requests that wait.
-        Option.fixed(:queue, :queue_bytes_max, 64 << 20, "larger bodies wait in files", key: :bytes),
+        Option.fixed(:queue, :queue_bytes_max, 64 << 20, "larger bodies wait in files",
+                     key: :bytes, engine: %i[web queue]),
         Option.fixed(:queue, :retry_after_s, 1, "a queue of the default age is worked off within seconds",
                      key: :retry_after),
         # Clients. A head may have 112 KiB; each header costs a String and a place in the env. Apache takes 100 lines,
@@ -113,19 +114,24 @@ module Chaton
         Option.fixed(:live, :history_messages, 100_000, "history_bytes and history_s bound what is kept",
                      engine: :live),
         Option.fixed(:streams, :log_partitions, 4, "topic \"events\", partitions: 8 sets it for a topic",
-                     key: :partitions),
+                     key: :partitions, engine: :log),
         Option.fixed(:streams, :streams_answer_timeout_s, 10.0, "a healthy broker answers in milliseconds",
-                     key: :answer_timeout_s, also: %i[answer_timeout]),
-        Option.fixed(:streams, :refused_timeout_s, 5.0, "brokers learn of a new password within seconds"),
-        Option.fixed(:streams, :produce_buffer_records, 100_000, "produce_buffer_bytes bounds what waits"),
+                     key: :answer_timeout_s, also: %i[answer_timeout], engine: :log),
+        Option.fixed(:streams, :refused_timeout_s, 5.0, "brokers learn of a new password within seconds",
+                     engine: :log),
+        Option.fixed(:streams, :produce_buffer_records, 100_000, "produce_buffer_bytes bounds what waits",
+                     engine: :log),
         Option.fixed(:streams, :produce_timeout_s, 5.0, "a request must not wait for room longer"),
-        Option.fixed(:streams, :commit_interval_ms, 100, "less than a tenth of a second is read again at worst"),
+        Option.fixed(:streams, :commit_interval_ms, 100, "less than a tenth of a second is read again at worst",
+                     engine: :streams),
         Option.fixed(:streams, :flush_timeout_s, 3.0, "the end of a process must not wait for a broker longer"),
         Option.fixed(:streams, :buffer_bytes, 8 << 20, "a slow consumer needs no more, and a fast one waits for none",
-                     also: %i[buffer]),
-        Option.fixed(:streams, :ready_batches, 2, "one is enough to keep a thread busy while another is made"),
-        Option.fixed(:streams, :group_retry_max_s, 30.0, "a broker that is back is noticed soon enough"),
-        Option.fixed(:streams, :client_id, "chaton", "kafka \"client.id\" => … names it")
+                     also: %i[buffer], engine: :log),
+        Option.fixed(:streams, :ready_batches, 2, "one is enough to keep a thread busy while another is made",
+                     engine: :streams),
+        Option.fixed(:streams, :group_retry_max_s, 30.0, "a broker that is back is noticed soon enough",
+                     engine: :streams),
+        Option.fixed(:streams, :client_id, "chaton", "kafka \"client.id\" => … names it", engine: :log)
       ].freeze
     end
   end

@@ -9,34 +9,22 @@ module Chaton
     module Options
       # Log, files and the control socket.
       OUTPUT = [
-        Option.new(
-          name: :log_format, group: :output, type: Types::OneOf.new(:human, :json), default: :human, also: %i[log],
-          flags: %w[--log], placeholder: "human|json",
-          says: "Format of the server's own log, which goes to standard output."
-        ),
-        Option.new(
-          name: :log_level, group: :output, type: Types::OneOf.new(:debug, :info, :warn, :error), default: :info,
-          flags: %w[--log-level], placeholder: "LEVEL",
-          says: "Lowest level that is logged: debug, info, warn or error."
-        ),
-        Option.new(
-          name: :stdout_redirect, group: :output, type: Types::OutputFiles.new, default: nil,
-          says: "Files for standard output and standard error; true as a third value appends. SIGHUP reopens them."
-        ),
-        Option.new(
-          name: :pidfile, group: :output, type: Types::Path.new(none: true), default: nil,
-          flags: %w[--pidfile], placeholder: "FILE",
-          says: "File with the pid of the main process."
-        ),
-        Option.new(
-          name: :control_socket, group: :output, type: Types::Path.new(none: true),
-          default: ControlSocket.method(:default), default_text: "tmp/chaton.sock",
-          flags: %w[--control-socket], placeholder: "FILE",
-          says: "Unix socket through which `chaton status`, `quiet`, `stop` and `restart` reach the server; only " \
-                "its owner may connect. A server without the role web has tmp/chaton-jobs.sock or " \
-                "tmp/chaton-streams.sock. In releases/NAME beside a directory `shared`, as Capistrano makes them, " \
-                "it is shared/tmp/chaton.sock."
-        )
+        Option.in(:top, :log_format, :output, Types::OneOf.new(:human, :json), :human,
+                  "Format of the server's own log, which goes to standard output.",
+                  also: %i[log], flags: %w[--log], placeholder: "human|json"),
+        Option.in(:top, :log_level, :output, Types::OneOf.new(:debug, :info, :warn, :error), :info,
+                  "Lowest level that is logged: debug, info, warn or error.",
+                  flags: %w[--log-level], placeholder: "LEVEL"),
+        Option.in(:top, :stdout_redirect, :output, Types::OutputFiles.new, nil,
+                  "Files for standard output and standard error; true as a third value appends. SIGHUP reopens them."),
+        Option.in(:top, :pidfile, :output, Types::Path.new(none: true), nil,
+                  "File with the pid of the main process.", flags: %w[--pidfile], placeholder: "FILE"),
+        Option.in(:top, :control_socket, :output, Types::Path.new(none: true), ControlSocket.method(:default),
+                  "Unix socket through which `chaton status`, `quiet`, `stop` and `restart` reach the server; only " \
+                  "its owner may connect. A server without the role web has tmp/chaton-jobs.sock or " \
+                  "tmp/chaton-streams.sock. In releases/NAME beside a directory `shared`, as Capistrano makes them, " \
+                  "it is shared/tmp/chaton.sock.",
+                  default_text: "tmp/chaton.sock", flags: %w[--control-socket], placeholder: "FILE")
       ].freeze
     end
   end

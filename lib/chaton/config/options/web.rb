@@ -19,10 +19,11 @@ module Chaton
       # The queue of requests.
       QUEUE = [
         Option.keyword(:queue, :limit, Types::Number.new(1..1_000_000), 1024,
-                       "Requests that wait for a thread, at most; the next one is answered 503 with Retry-After."),
+                       "Requests that wait for a thread, at most; the next one is answered 503 with Retry-After.",
+                       engine: %i[web queue]),
         Option.keyword(:queue, :age, Types::Number.new(0.01..3600.0, unit: "seconds"), 15.0,
                        "A request that has waited this long is answered 503 instead of being started; a worker whose " \
-                       "queue is that old is not ready.", name: :queue_age_s)
+                       "queue is that old is not ready.", name: :queue_age_s, engine: %i[web queue])
       ].freeze
 
       # Limits on what a client sends and gets. Those of a head are Puma's: 112 KiB in all and 12 KiB of the URI (its

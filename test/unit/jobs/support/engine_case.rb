@@ -1,23 +1,19 @@
 # frozen_string_literal: true
 
 require_relative "jobs_unit_case"
+require "support/default_settings"
 require "chaton/native"
 require "chaton/support_thread"
 require "chaton/pool"
 
 # The engine, the pool and the handler over a real store, in this process.
 class EngineCase < JobsUnitCase
-  STORE = { listen: nil, username: nil, password: nil, sentinel_username: nil, sentinel_password: nil,
-            tls_ca_file: nil, tls_cert_file: nil, tls_key_file: nil, tls_verify: true,
-            connect_timeout_s: 5.0, answer_timeout_s: 10.0, reliable_push: nil, reliable_push_timeout_s: 2.0,
-            durable: true, lock_timeout_s: 5.0, format: 7, lease_s: 30.0, dead_max: 100, dead_age_s: 3600.0 }.freeze
-  POOL = { threads_min: 1, threads_max: 8, slot: 0,
-           blocked_ms: 0.1, stall_ms: 0.4, preempt_ms: 4.0, preempt: true, background_share: 10, gvl_wait: false,
-           thread_idle_s: 10.0, orphan_exit_s: 30.0 }.freeze
-  ENGINE = { queues: [["default", 1], ["low", 1]], mode: "strict", prefetch_s: 0.005, prefetch_max: 100,
-             ack_delay_s: 0.002, beat_s: 5.0, tag: "test", labels: [],
-             catch_up_s: 0.0, claim_turn_s: 0.25, application: "", log: { per_s: 0, info: true },
-             version: "0" }.freeze
+  STORE = DEFAULT_SETTINGS[:jobs][:store]
+    .merge(answer_timeout_s: 10.0, lease_s: 30.0, dead_max: 100, dead_age_s: 3600.0).freeze
+  POOL = { **DEFAULT_SETTINGS[:pool], threads_max: 8, stall_ms: 0.4 }.freeze
+  ENGINE = DEFAULT_SETTINGS[:jobs]
+    .merge(queues: [["default", 1], ["low", 1]], prefetch_max: 100, beat_s: 5.0, tag: "test",
+           log: { per_s: 0, info: true }).freeze
   # Longest wait for anything.
   WAIT_S = 30
   # Between two looks at a condition.
@@ -41,7 +37,7 @@ class EngineCase < JobsUnitCase
 
   # Runs jobs from now on.
   def start(claim_due: false)
-    document = JSON.generate({ pool: POOL, jobs: { store: settings, **ENGINE } })
+    document = JSON.generate({ pool: POOL, jobs: { **ENGINE, store: settings } })
     @native_pool = Chaton::Native::Pool.new(document, Chaton::Native::Scoreboard.new(1), nil)
     @pool = Chaton::Pool.new(@native_pool, handler, log: log)
     events = %i[orphan recover signal].to_h { |name| [name, ->(_) {}] }

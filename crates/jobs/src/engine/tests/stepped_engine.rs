@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::engine::config::{Config, QueueMode};
+use crate::engine::config::Config;
 use crate::engine::fetcher::Fetcher;
 use crate::engine::job::Job;
 use crate::engine::job_log::JobLogSettings;
@@ -125,25 +125,13 @@ pub fn config() -> Config {
     Config {
         store: StoreOptions::for_tests("memory://config"),
         queues: vec![("high".into(), 1), ("low".into(), 1)],
-        mode: QueueMode::Strict,
         concurrency: 10,
-        prefetch: Duration::from_millis(5),
-        prefetch_max: 1000,
         ack_delay: Duration::ZERO,
         heartbeat: Duration::from_secs(5),
         retry_max: Duration::from_nanos(1),
-        claim_due: false,
-        claim_turn: Duration::from_millis(250),
         catch_up: Duration::from_secs(600),
-        crons: vec![],
         log: JobLogSettings::default(),
-        tag: String::new(),
-        application: String::new(),
-        labels: vec![],
-        version: "0".into(),
-        begins_quiet: false,
-        gauges: None,
-        supervised: false,
+        ..chaton_core::default_settings!("jobs")
     }
 }
 

@@ -79,8 +79,8 @@ impl Failure {
             Self::Late(phase) => {
                 let what = match phase {
                     Phase::Pool => "all connections of this process are busy",
-                    Phase::Connect => "no connection in time (connect_timeout)",
-                    Phase::Statement | Phase::InDoubt => "no answer in time (answer_timeout)",
+                    Phase::Connect => "no connection in time (5 s)",
+                    Phase::Statement | Phase::InDoubt => "no answer in time (answer_timeout_s)",
                 };
                 let mut error = StoreError::unavailable(format!("store {shown}: {what}"));
                 error.in_doubt = phase == Phase::InDoubt;

@@ -100,7 +100,7 @@ impl RedisAddress {
         };
         let parts = UrlParts::read(&options.url).map_err(refused)?;
         if options.connect_timeout.is_zero() || options.answer_timeout.is_zero() {
-            return Err(refused("connect_timeout and answer_timeout must be above 0"));
+            return Err(refused("answer_timeout_s must be above 0"));
         }
         let client = match (&options.tls_cert_file, &options.tls_key_file) {
             (Some(cert_file), Some(key_file)) => Some((cert_file.clone(), key_file.clone())),

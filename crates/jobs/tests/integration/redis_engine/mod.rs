@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chaton_core::engine::Feed;
-use chaton_jobs::engine::{Config, Engine, Job, JobLogSettings, QueueMode};
+use chaton_jobs::engine::{Config, Engine, Job, JobLogSettings};
 use chaton_jobs::outcome::Outcome;
 use chaton_jobs::store::{open, NewJob, Store, StoreErrorKind, StoreOptions};
 use parking_lot::Mutex;
@@ -60,25 +60,13 @@ pub fn config(store: StoreOptions) -> Config {
     Config {
         store,
         queues: vec![("q".into(), 1)],
-        mode: QueueMode::Strict,
         concurrency: 4,
-        prefetch: Duration::from_millis(5),
         prefetch_max: 100,
         ack_delay: Duration::ZERO,
         heartbeat: Duration::from_secs(2),
-        retry_max: Duration::from_secs(5),
-        claim_due: false,
-        claim_turn: Duration::from_millis(250),
         catch_up: Duration::from_secs(600),
-        crons: vec![],
         log: JobLogSettings::default(),
-        tag: String::new(),
-        application: String::new(),
-        labels: vec![],
-        version: "0".into(),
-        begins_quiet: false,
-        gauges: None,
-        supervised: false,
+        ..chaton_core::default_settings!("jobs")
     }
 }
 

@@ -2,7 +2,6 @@
 //! and generations.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use super::super::settings::{RecordOrder, RouteSettings, Throttle};
 use super::*;
@@ -114,7 +113,7 @@ fn a_poison_record_is_isolated_and_dead_lettered() {
     let mut state = state(RouteSettings {
         attempts_max: Some(2),
         dead_letter: Some("dead".into()),
-        backoff_ms: 0,
+        backoff: Duration::from_millis(0),
         ..route()
     });
     state.fetched(chunk(&[0, 1, 2]), at(0));
@@ -163,7 +162,11 @@ fn a_dead_letter_that_is_not_durable_is_sent_again() {
 
 #[test]
 fn without_a_dead_letter_topic_a_record_is_retried_for_ever() {
-    let mut state = state(RouteSettings { attempts_max: Some(1), backoff_max_ms: 700, ..route() });
+    let mut state = state(RouteSettings {
+        attempts_max: Some(1),
+        backoff_max: Duration::from_millis(700),
+        ..route()
+    });
     state.fetched(chunk(&[0]), at(0));
     for attempt in 2..9 {
         let now = at(u64::from(attempt) * 1_000);
@@ -196,9 +199,9 @@ fn a_pause_and_a_seek_take_effect_when_the_batch_ends() {
 #[test]
 fn records_wait_expire_and_are_throttled() {
     let mut state = state(RouteSettings {
-        delay_ms: 100,
-        expires_ms: 1_000,
-        throttle: Some(Throttle { records: 2, per_ms: 100 }),
+        delay: Duration::from_millis(100),
+        expires: Some(Duration::from_millis(1_000)),
+        throttle: Some(Throttle { records: 2, per: Duration::from_millis(100) }),
         ..route()
     });
     state.fetched(chunk(&[0, 1, 2]), at(0));
@@ -295,10 +298,11 @@ impl Model {
             order: if lanes > 1 { RecordOrder::Key } else { RecordOrder::Partition },
             attempts_max: Some(1 + random.u64(..3) as u32),
             dead_letter: Some("dead".into()),
-            backoff_ms: 5,
-            backoff_max_ms: 20,
-            delay_ms: random.u64(..2) * 10,
-            throttle: (random.u64(..3) == 0).then_some(Throttle { records: 9, per_ms: 3 }),
+            backoff: Duration::from_millis(5),
+            backoff_max: Duration::from_millis(20),
+            delay: Duration::from_millis(random.u64(..2) * 10),
+            throttle: (random.u64(..3) == 0)
+                .then_some(Throttle { records: 9, per: Duration::from_millis(3) }),
             ..RouteSettings::for_tests("events")
         };
         let ready = 1 + random.u64(..3) as usize;

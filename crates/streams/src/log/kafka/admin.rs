@@ -66,7 +66,7 @@ impl KafkaAdmin {
         conf.events(sys::RD_KAFKA_EVENT_ERROR);
         let handle = config.open(ClientKind::Consumer, conf)?;
         let main = EventQueue::of_handle(&handle);
-        let timeout = Duration::from_millis(config.settings.answer_timeout_ms);
+        let timeout = config.settings.answer_timeout;
         let errors = RefCell::new(ErrorReporter::new(&config.address));
         Ok(Self { main, handle, config: config.clone(), timeout, errors })
     }

@@ -82,9 +82,9 @@ impl Config {
     /// `Refused`, naming the property, as with the other kinds.
     pub fn member(&self, group: &GroupSettings) -> Result<Conf> {
         let mut properties = self.for_reader();
-        let session_ms = group.session_timeout_ms.min(group.max_poll_interval_ms);
+        let session_ms = group.session_timeout.min(group.max_poll_interval).as_millis();
         set(&mut properties, "group.id", &group.name);
-        set(&mut properties, "max.poll.interval.ms", group.max_poll_interval_ms);
+        set(&mut properties, "max.poll.interval.ms", group.max_poll_interval.as_millis());
         match group.protocol {
             Protocol::Classic => {
                 set(&mut properties, "partition.assignment.strategy", "cooperative-sticky");
@@ -126,7 +126,8 @@ impl Config {
     /// A transaction needs no longer than its records may take. Until the broker aborts the
     /// transaction of a dead process, readers cannot read past it.
     pub fn transaction_timeout_ms(&self) -> u64 {
-        self.settings.delivery_timeout_ms.clamp(TRANSACTION_MS_MIN, TRANSACTION_MS)
+        (self.settings.delivery_timeout.as_millis() as u64)
+            .clamp(TRANSACTION_MS_MIN, TRANSACTION_MS)
     }
 
     /// The properties of an admin client. It names a group that it never joins: when the coordinator of
@@ -234,8 +235,8 @@ impl Config {
         let all = &mut properties;
         set(all, "enable.idempotence", true);
         set(all, "acks", "all");
-        set(all, "linger.ms", settings.linger_ms);
-        set(all, "delivery.timeout.ms", settings.delivery_timeout_ms);
+        set(all, "linger.ms", settings.linger.as_secs_f64() * 1e3);
+        set(all, "delivery.timeout.ms", settings.delivery_timeout.as_millis());
         set(all, "queue.buffering.max.messages", settings.produce_buffer_records);
         let kbytes = (settings.produce_buffer_bytes / 1024).max(1);
         set(all, "queue.buffering.max.kbytes", kbytes);

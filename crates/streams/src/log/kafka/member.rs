@@ -97,7 +97,7 @@ impl KafkaMember {
             start: group.start,
             eof: group.eof,
             name,
-            answer_timeout: Duration::from_millis(config.settings.answer_timeout_ms),
+            answer_timeout: config.settings.answer_timeout,
             statistics,
             left: false,
         })

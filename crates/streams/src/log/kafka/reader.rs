@@ -38,7 +38,7 @@ impl KafkaReader {
         conf.events(sys::RD_KAFKA_EVENT_ERROR);
         let handle = config.open(ClientKind::Consumer, conf)?;
         let main = EventQueue::of_handle(&handle);
-        let timeout = Duration::from_millis(config.settings.answer_timeout_ms);
+        let timeout = config.settings.answer_timeout;
         let what = format!("{}/{} at {}", partition.topic, partition.number, config.address.url());
         check_exists(&handle, &main, partition, &what, timeout)?;
         let offset = position::resolve(&handle, partition, from, timeout)?;

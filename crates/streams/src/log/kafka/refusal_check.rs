@@ -22,7 +22,7 @@ pub struct RefusalCheck {
 
 impl RefusalCheck {
     pub fn new(handle: &Arc<ClientHandle>, config: &Config) -> Self {
-        let timeout = Duration::from_millis(config.settings.refused_timeout_ms);
+        let timeout = config.settings.refused_timeout;
         Self { handle: handle.clone(), timeout, pending: None }
     }
 

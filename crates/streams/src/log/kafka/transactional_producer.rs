@@ -52,7 +52,7 @@ impl KafkaTransactionalProducer {
     }
 
     fn deadline(&self) -> Instant {
-        Instant::now() + Duration::from_millis(self.config.settings.answer_timeout_ms)
+        Instant::now() + self.config.settings.answer_timeout
     }
 
     /// When the broker ends a transaction that begins now.

@@ -8,7 +8,8 @@ use chaton_embedded as embedded;
 use crate::log::{Commit, ErrorKind, LogError, Partition};
 
 /// What to do about a full disk.
-const KEEP_LESS: &str = "; free some space or keep less (retention_bytes, retention_ms), writing goes on by itself then";
+const KEEP_LESS: &str =
+    "; free some space or keep less (retention_bytes, retention_s), writing goes on by itself then";
 
 impl From<embedded::Error> for LogError {
     fn from(error: embedded::Error) -> Self {

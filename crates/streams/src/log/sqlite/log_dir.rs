@@ -113,7 +113,7 @@ impl LogDir {
         let path = Self::check_path(settings)?;
         let root = path.parent().unwrap_or(&path).to_path_buf();
         let was_there = AtomicBool::new(root.is_dir());
-        let lock_timeout = Duration::from_millis(settings.answer_timeout_ms);
+        let lock_timeout = settings.answer_timeout;
         let database = Database::shared(&path, &FORMAT, Settings { lock_timeout, follows: true });
         Ok(Self { root, settings: settings.clone(), database, was_there })
     }
@@ -272,7 +272,7 @@ impl LogDir {
 
     /// The longest wait for a lock by a call that waits.
     pub fn answer_timeout(&self) -> Duration {
-        Duration::from_millis(self.settings.answer_timeout_ms)
+        self.settings.answer_timeout
     }
 }
 

@@ -68,11 +68,11 @@ impl TopicConfig {
         };
         Ok(Self {
             retention_bytes: limit("retention.bytes", log.retention_bytes),
-            retention_ms: limit("retention.ms", log.retention_ms),
+            retention_ms: limit("retention.ms", log.retention.map(|age| age.as_millis() as u64)),
             message_bytes_max: limit("max.message.bytes", None)
                 .unwrap_or(MESSAGE_BYTES_MAX)
                 .min(frames::BYTES_MAX as u64),
-            lock_wait: Duration::from_millis(log.delivery_timeout_ms),
+            lock_wait: log.delivery_timeout,
         })
     }
 
@@ -117,7 +117,7 @@ mod tests {
         let settings =
             settings.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
         let mut log = LogSettings::for_tests("log:///tmp/x");
-        log.retention_ms = Some(4000);
+        log.retention = Some(Duration::from_secs(4));
         TopicConfig::of(&log, &settings)
     }
 

@@ -25,7 +25,12 @@ pub struct EngineHarness {
 
 /// A route with short pauses.
 pub fn route(topic: &str) -> RouteSettings {
-    RouteSettings { batch: 10, backoff_ms: 1, backoff_max_ms: 5, ..RouteSettings::for_tests(topic) }
+    RouteSettings {
+        batch: 10,
+        backoff: Duration::from_millis(1),
+        backoff_max: Duration::from_millis(5),
+        ..RouteSettings::for_tests(topic)
+    }
 }
 
 /// One group with these routes.
@@ -34,8 +39,8 @@ pub fn settings(routes: Vec<RouteSettings>) -> EngineSettings {
     let group = GroupSettings::for_tests("app", &topics);
     let groups = vec![GroupRoutes { group, routes }];
     EngineSettings {
-        commit_interval_ms: 1,
-        group_retry_max_ms: 20,
+        commit_interval: Duration::from_millis(1),
+        group_retry_max: Duration::from_millis(20),
         ..EngineSettings::for_tests(groups)
     }
 }

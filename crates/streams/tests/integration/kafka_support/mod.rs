@@ -8,6 +8,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use chaton_streams::log::conformance::fixture::LogFixture;
 use chaton_streams::log::{open, RecordLog};
@@ -226,14 +227,14 @@ pub struct KafkaFixture;
 impl LogFixture for KafkaFixture {
     fn open(&self, change: &dyn Fn(&mut LogSettings)) -> Arc<dyn RecordLog> {
         let mut settings = settings();
-        settings.linger_ms = 1.0;
+        settings.linger = Duration::from_millis(1);
         change(&mut settings);
         open(&settings).unwrap()
     }
 
     fn group(&self, name: &str, topics: &[&str]) -> GroupSettings {
         let mut group = GroupSettings::for_tests(name, topics);
-        group.session_timeout_ms = 6_000;
+        group.session_timeout = Duration::from_millis(6_000);
         group
     }
 }

@@ -59,7 +59,7 @@ fn a_record_without_a_time_has_no_age() {
 
 #[test]
 fn a_delay_is_never_longer_than_from_the_fetch() {
-    let mut state = state(RouteSettings { delay_ms: 100, ..route() });
+    let mut state = state(RouteSettings { delay: Duration::from_millis(100), ..route() });
     let mut builder = ChunkBuilder::default();
     for (offset, timestamp_ms) in [(0, i64::MAX), (1, 1_000_000), (2, 9_999_999)] {
         builder.push(offset, timestamp_ms, None, Some(b"v"), []);

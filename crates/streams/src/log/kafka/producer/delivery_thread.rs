@@ -42,7 +42,7 @@ pub struct DeliveryThread {
     changed: Condvar,
     errors: Mutex<ErrorReporter>,
     refusals: Mutex<RefusalCheck>,
-    delivery_timeout_ms: u64,
+    delivery_timeout: Duration,
     queue: EventQueue,
     handle: Arc<ClientHandle>,
     /// librdkafka has reported a fatal error: it accepts no record any more.
@@ -64,7 +64,7 @@ impl DeliveryThread {
             changed: Condvar::new(),
             errors: Mutex::new(ErrorReporter::new(&config.address)),
             refusals: Mutex::new(RefusalCheck::new(handle, config)),
-            delivery_timeout_ms: config.settings.delivery_timeout_ms,
+            delivery_timeout: config.settings.delivery_timeout,
             queue: EventQueue::of_handle(handle),
             handle: handle.clone(),
             failed: AtomicBool::new(false),
@@ -247,7 +247,7 @@ impl DeliveryThread {
                 explain(&what, &KafkaError::new(code, format!("it was given up: {cause}")))
             }
             ErrorCode::MessageTimedOut | ErrorCode::TimedOutQueue => {
-                let ms = self.delivery_timeout_ms;
+                let ms = self.delivery_timeout.as_millis();
                 let text = format!("it was not written within {ms} ms: {cause}");
                 explain(&what, &KafkaError::new(ErrorCode::MessageTimedOut, text))
             }

@@ -1,6 +1,6 @@
 //! Members of groups where the local log has its own way.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use chaton_embedded::change_file::ChangeFile;
 
@@ -229,7 +229,7 @@ fn a_commit_past_the_end_is_reported_and_moved_to_the_end() {
 #[test]
 fn a_member_does_not_wait_long_for_the_lock_of_its_group() {
     let place = TempLog::new();
-    let log = place.open(&|settings| settings.answer_timeout_ms = 600_000);
+    let log = place.open(&|settings| settings.answer_timeout = Duration::from_millis(600_000));
     log.admin().unwrap().create(&new_topic("t", 2, &[])).unwrap();
     let mut member = TestMember::join(&*log, &GroupSettings::for_tests("g", &["t"]));
     member.has(2);
@@ -251,7 +251,7 @@ fn a_member_does_not_wait_long_for_the_lock_of_its_group() {
 #[test]
 fn a_lock_that_is_held_too_long_is_reported() {
     let place = TempLog::new();
-    let log = place.open(&|settings| settings.answer_timeout_ms = 300);
+    let log = place.open(&|settings| settings.answer_timeout = Duration::from_millis(300));
     log.admin().unwrap().create(&new_topic("t", 2, &[])).unwrap();
     let mut member = TestMember::join(&*log, &GroupSettings::for_tests("g", &["t"]));
     let held = place.lock();

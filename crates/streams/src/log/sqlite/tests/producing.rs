@@ -1,5 +1,7 @@
 //! The producer's buffer and its thread.
 
+use std::time::Duration;
+
 use super::*;
 use crate::log::{ErrorKind, Producer};
 use crate::receipt::Receipt;
@@ -59,7 +61,7 @@ fn a_wait_for_room_is_interrupted() {
 #[test]
 fn a_long_wait_for_another_writer_is_an_error() {
     let place = TempLog::new();
-    let log = place.open(&|settings| settings.delivery_timeout_ms = 50);
+    let log = place.open(&|settings| settings.delivery_timeout = Duration::from_millis(50));
     log.admin().unwrap().create(&new_topic("t", 1, &[])).unwrap();
     let producer = log.producer().unwrap();
     let stop = place.lock();

@@ -1,5 +1,7 @@
 //! What is kept, and for how long; topics that change while they are used.
 
+use std::time::Duration;
+
 use super::*;
 use crate::log::{ErrorKind, Limits, PartitionOffsets};
 use crate::settings::DeclaredTopic;
@@ -67,7 +69,8 @@ fn a_reader_skips_expired_records() {
 #[test]
 fn old_batches_are_removed_by_the_next_write() {
     let place = TempLog::new();
-    let old = |settings: &mut LogSettings| settings.retention_ms = Some(600_000);
+    let old =
+        |settings: &mut LogSettings| settings.retention = Some(Duration::from_millis(600_000));
     let log = place.open(&old);
     log.admin().unwrap().create(&new_topic("t", 1, &[])).unwrap();
     write_one_by_one(&*log, 0..50);
