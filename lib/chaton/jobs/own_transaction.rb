@@ -93,6 +93,7 @@ module Chaton
         end
         value(connection, Native.outbox_insert(@native, rows)) unless rows.empty?
         tell_later(connection, [nil])
+        nil
       end
 
       # @return [ActiveRecord::ConnectionAdapters::ConnectionPool] of the store's database

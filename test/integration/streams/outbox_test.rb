@@ -16,7 +16,7 @@ class OutboxTest < Minitest::Test
   def time_limit_s = 240
 
   # In one run, and in that of a night.
-  KILLS = Soak.number(8, 40)
+  KILLS = Soak.number(8, 20)
   KEYS = 5
 
   def setup
@@ -80,6 +80,23 @@ class OutboxTest < Minitest::Test
   ensure
     pg&.close
     sequel&.disconnect
+  end
+
+  def test_the_relay_is_told_behind_the_commit
+    @kind = :local
+    use(@server.url(@database))
+    pg = PG.connect(host: @server.dir, user: PostgresServer::USER, dbname: @database)
+    pg.exec("LISTEN chaton_outbox")
+    transaction do
+      Chaton.produce("t", "dropped", outbox: true)
+      raise ActiveRecord::Rollback
+    end
+    transaction { Chaton.produce("t", "kept", outbox: true) }
+    assert_equal "chaton_outbox", pg.wait_for_notify(WAIT_S)
+    assert_equal "1", sql("SELECT count(*) FROM chaton.outbox")
+    assert_nil pg.wait_for_notify(0), "there was one commit"
+  ensure
+    pg&.close
   end
 
   each_log def test_what_the_log_refuses_is_kept_whole_and_stops_nobody
@@ -168,6 +185,10 @@ class OutboxTest < Minitest::Test
     url = @server.url(@database)
     options[:config] = "jobs { store #{url.dump} }\n#{options[:config]}"
     @chaton = boot_streams("", topics: "", workers: workers, **options)
+    use(url)
+  end
+
+  def use(url)
     Chaton::Jobs.configure { |config| config.store url }
     Chaton::Streams.use(Chaton::Config.load({ config_file: "-", broker: broker }, env: {}))
     ActiveRecord::Base.establish_connection(address)
