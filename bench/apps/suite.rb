@@ -20,7 +20,7 @@ module Bench
       # What `rails new` has given Puma, and what is often set.
       PUMA_THREADS = %w[3:3 5:5 16:16].freeze
       # Limits of --quick: a run for orientation, too short to be cited.
-      QUICK = { rounds: 1, seconds: 2 }.freeze
+      QUICK = { rounds: 1, seconds: 4 }.freeze
 
       module_function
 
@@ -55,7 +55,7 @@ module Bench
           Case.new(name: ["redmine", route.name, *("w#{workers}" if workers > 0), "c#{connections}"].join("-"),
                    title: "Redmine, #{route.title}, c=#{connections}, #{processes}", group: "loads",
                    rackup: REDMINE.rackup, path: route.path, mode: route.mode, connections:, servers:,
-                   scouts: 2, rounds: 3, seconds: 5, warmup_s: 1, shows: %i[rps p99_ms pss_mb], bars: bars(workers))
+                   scouts: 2, rounds: 3, seconds: 8, warmup_s: 1, shows: %i[rps p99_ms pss_mb], bars: bars(workers))
         end
       end
 

@@ -25,6 +25,8 @@ module Bench
       HEAD_EVERY = 5
       # They end the session, or their answer is the moment's.
       NOT_READ = %r{\A/(?:logout|admin/info)|\A//|/(?:back_url|set_language)}
+      # They have the time at which they were made.
+      MADE_NOW = /\.(?:atom|pdf)\b/
       CONTENT = "x" * 70_000
 
       # @param visitor [Visitor]
@@ -73,10 +75,10 @@ module Bench
         end
       end
 
-      # By HEAD, and by its ETag and time if it has them. In feeds is the time at which they were made.
+      # By HEAD, and by its ETag and time if it has them.
       def again(path, answer)
         @visitor.head(path)
-        return if path.include?(".atom")
+        return if path.match?(MADE_NOW)
         etag, modified = answer.headers.values_at("etag", "last-modified")
         @visitor.get(path, name: "GET #{path} by etag", "If-None-Match": etag) if etag
         @visitor.get(path, name: "GET #{path} by time", "If-Modified-Since": modified) if modified
