@@ -14,21 +14,19 @@ pub mod redis;
 pub mod sqlite;
 
 mod clock;
-mod error;
 pub(crate) mod line;
 mod options;
 mod payload;
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 mod poll;
-#[cfg(any(feature = "postgres", feature = "redis"))]
-mod tls;
 mod traits;
 mod types;
 
 pub use crate::limit::{Limit, LimitRule};
 pub use crate::outcome::{Ack, BatchEvent, BatchUpdate, Outcome, SideEffects};
-pub use error::{StoreError, StoreErrorKind};
-pub use options::{without_password, StoreOptions};
+pub(crate) use chaton_redis as error;
+pub use chaton_redis::{without_password, StoreError, StoreErrorKind};
+pub use options::StoreOptions;
 pub use traits::*;
 pub use types::*;
 

@@ -17,12 +17,12 @@ use chaton_core::event_fd::EventFd;
 use chaton_core::process::counters::LiveCounters;
 use chaton_core::process::scoreboard::OwnGauges;
 use chaton_core::process::table::Counter;
-use chaton_embedded::Result;
+use chaton_embedded::{ErrorKind, Result};
 use parking_lot::{Condvar, Mutex};
 use rustc_hash::FxHashMap;
 
 use crate::client_address::counted;
-use crate::log::{unavailable, Extent, Log, Position};
+use crate::log::{unavailable, Extent, Kind, Log, Position};
 use crate::message::{check_name, Message};
 use crate::position::{RequestDigest, Signer, Ticket, Verified};
 use crate::settings::Settings;
@@ -48,8 +48,8 @@ pub(crate) enum Item {
     Page(Arc<Subscriber>, Page),
     /// All subscriptions of a name end.
     End(Box<str>, u64),
-    /// The log was read up to an offset; its oldest message is the first.
-    Read { offset: u64, first: u64 },
+    /// The log was read up to an offset, and has deleted messages up to another one.
+    Read { offset: u64, deleted: u64 },
     /// The log is another one, of this epoch, whose positions are signed by this; none if it cannot be read now.
     Replaced(u64, Option<Arc<Signer>>),
 }
@@ -125,9 +125,9 @@ pub struct Hub {
     signer: Mutex<Option<Arc<Signer>>>,
     /// Ends of subscriptions by name. Positions before them are not valid any more.
     ends: Mutex<FxHashMap<Box<str>, u64>>,
-    /// The offset up to which events are passed on, and that of the oldest message.
+    /// The offset up to which events are passed on, and that up to which messages are deleted.
     read: AtomicU64,
-    first: AtomicU64,
+    deleted: AtomicU64,
     is_tailing: Mutex<bool>,
     is_dispatching: AtomicBool,
     stops: AtomicBool,
@@ -144,7 +144,7 @@ impl Hub {
         let wake_up = EventFd::new()
             .map_err(|error| unavailable(format!("no descriptor for event streams: {error}")))?;
         Ok(Arc::new(Self {
-            log: Log::new(&settings),
+            log: Log::new(&settings)?,
             settings,
             subscribed: Mutex::default(),
             next_key: AtomicU64::new(0),
@@ -155,7 +155,7 @@ impl Hub {
             signer: Mutex::default(),
             ends: Mutex::default(),
             read: AtomicU64::new(0),
-            first: AtomicU64::new(0),
+            deleted: AtomicU64::new(0),
             is_tailing: Mutex::new(false),
             is_dispatching: AtomicBool::new(false),
             stops: AtomicBool::new(false),
@@ -163,28 +163,28 @@ impl Hub {
         }))
     }
 
-    /// Adds a message to the log; see [`Log::append`].
+    /// Adds a message to the log, and returns its offset; `None`: there is one with its key.
     ///
     /// # Errors
-    /// As [`Log::append`].
+    /// When the log cannot be written. On a full disk, older messages or all have been deleted to make room before that.
     pub fn append(&self, message: &Message<'_>) -> Result<Option<u64>> {
-        self.log.append(message)
+        self.log.add(message, Kind::Message)
     }
 
-    /// Adds the message with which a text begins; see [`Log::append_begin`].
+    /// Adds the message with which a text begins, and returns its offset, which its pieces need.
     ///
     /// # Errors
-    /// As [`Log::append`].
+    /// As [`Hub::append`].
     pub fn append_begin(&self, message: &Message<'_>) -> Result<Option<u64>> {
-        self.log.append_begin(message)
+        self.log.add(message, Kind::Begin)
     }
 
-    /// Adds a piece of a text; see [`Log::append_piece`].
+    /// Adds a piece of the text that began at an offset; `None`: another text of this name has begun since.
     ///
     /// # Errors
-    /// As [`Log::append`].
+    /// As [`Hub::append`].
     pub fn append_piece(&self, message: &Message<'_>, begin: u64) -> Result<Option<u64>> {
-        self.log.append_piece(message, begin)
+        self.log.add(message, Kind::Piece(begin))
     }
 
     /// The position behind the newest message.
@@ -192,16 +192,17 @@ impl Hub {
     /// # Errors
     /// When the log cannot be read.
     pub fn end(&self) -> Result<Position> {
-        self.log.end()
+        Ok(self.log.extent()?.end())
     }
 
     /// Ends all subscriptions of a name, in all processes.
     ///
     /// # Errors
-    /// As [`Log::append`], and for a name that cannot be one.
+    /// As [`Hub::append`], and for a name that cannot be one.
     pub fn disconnect(&self, name: &str) -> std::result::Result<Result<()>, String> {
         check_name(name)?;
-        Ok(self.log.append_end(name).map(drop))
+        let end = Message { name, data: "", event: None, key: None };
+        Ok(self.log.add(&end, Kind::End).map(drop))
     }
 
     /// The id of a page that was made from what was there at a position, or from anything that the log still keeps. With
@@ -235,9 +236,16 @@ impl Hub {
         client: Client,
     ) -> Result<Admission> {
         self.open()?;
-        let extent = self.log.extent()?;
-        let end = extent.end();
-        let begin = if wish.history { extent.begin() } else { end };
+        let (begin, end) = match self.log.extent() {
+            Ok(extent) => (if wish.history { extent.begin() } else { extent.end() }, extent.end()),
+            Err(error) if error.kind == ErrorKind::Unavailable => {
+                // It gets what comes behind the last message that was read, once the log can be reached again.
+                let epoch = self.signer().ok_or(error)?.epoch;
+                let read = Position { epoch, offset: self.read() };
+                (Position { offset: if wish.history { 0 } else { read.offset }, ..read }, read)
+            }
+            Err(error) => return Err(error),
+        };
         let names: Vec<Arc<str>> = names.iter().map(|name| Arc::from(*name)).collect();
         let known = wish.last_id.and_then(|id| self.signer()?.position(id, &names));
         let mut ticket = Ticket::new(&names, client.request, wish.max_age);
@@ -252,8 +260,8 @@ impl Hub {
         let ends = self.ends.lock();
         let has_ended = names.iter().any(|name| ends.get(&**name) > Some(&position.offset));
         drop(ends);
-        // An end before the oldest message may be deleted.
-        if has_ended || position.offset + 1 < self.first.load(Relaxed) {
+        // An end that is deleted may be behind it.
+        if has_ended || position.offset < self.deleted.load(Relaxed) {
             return None;
         }
         let added = self.add(&names, (position, position.offset), false, ticket, client.address);
@@ -327,7 +335,7 @@ impl Hub {
     pub(crate) fn show_history(&self, extent: &Extent) {
         if let Some(gauges) = self.gauges.get() {
             let live = &gauges.counters().live;
-            live.history_messages.store(extent.messages(), Relaxed);
+            live.history_messages.store(extent.messages, Relaxed);
             live.history_bytes.store(extent.bytes, Relaxed);
         }
     }
@@ -441,7 +449,7 @@ impl Hub {
         let (extent, secret, ends) = self.log.secret()?;
         *self.ends.lock() = ends.into_iter().map(|(name, at)| (name.into(), at)).collect();
         self.read.store(extent.last, Relaxed);
-        self.first.store(extent.first, Relaxed);
+        self.deleted.store(extent.deleted, Relaxed);
         self.show_history(&extent);
         let end = Position { epoch: extent.epoch, offset: extent.last };
         Ok((end, Arc::new(Signer::new(extent.epoch, &secret))))
@@ -541,11 +549,11 @@ impl Hub {
                 to.take_page(page);
                 1
             }
-            Item::Read { offset, first } => {
+            Item::Read { offset, deleted } => {
                 self.read.store(offset, Relaxed);
-                if self.first.swap(first, Relaxed) != first {
-                    // An end before the oldest message concerns no valid position.
-                    self.ends.lock().retain(|_, at| *at >= first);
+                if self.deleted.swap(deleted, Relaxed) != deleted {
+                    // An end that is deleted concerns no valid position.
+                    self.ends.lock().retain(|_, at| *at > deleted);
                 }
                 1
             }

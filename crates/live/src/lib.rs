@@ -1,7 +1,8 @@
 //! Event streams without a thread: messages go into one ordered log, and a [`Hub`] in each process passes them on to
 //! the connections that are subscribed to their names.
 //!
-//! * [`Log`]: a SQLite file that all processes of the machine share. Its offsets are the order of all messages.
+//! * The log: a SQLite file that all processes of the machine share, or a Redis that all machines share. Its offsets are
+//!   the order of all messages.
 //! * [`Hub`]: reads the log once for a process, on the thread `chaton-live`, and encodes each message once for all of its
 //!   subscribers.
 //! * [`Subscription`]: what one connection is sent. The connection's task polls it.
@@ -11,10 +12,12 @@
 #![warn(missing_docs)]
 
 mod client_address;
+mod file_log;
 mod hub;
 mod log;
 mod message;
 mod position;
+mod redis_log;
 mod settings;
 mod subscriber;
 mod subscription;
@@ -22,8 +25,8 @@ mod tail;
 
 pub use chaton_embedded::{Error, ErrorKind, Result};
 pub use hub::{Admission, Client, Hub, Refused, Wish};
-pub use log::{Log, Position};
+pub use log::Position;
 pub use message::Message;
 pub use position::RequestDigest;
-pub use settings::{Settings, SlowClient};
+pub use settings::{RedisSettings, Settings, SlowClient};
 pub use subscription::{Step, Subscription};

@@ -1,76 +1,58 @@
-//! The ordered log of messages in a SQLite file, which is also their history.
+//! The ordered log of messages, which is also their history.
 
-use std::fs::OpenOptions;
-use std::path::Path;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use chaton_embedded::{inode, with_suffix, Database, Error, ErrorKind, Format, Reader, Result};
-use rusqlite::{params, Connection, OptionalExtension};
+use chaton_embedded::{Error, Result};
 
+use crate::file_log::{FileLog, FileReader};
 use crate::message::Message;
+use crate::redis_log::{RedisLog, RedisReader};
 use crate::settings::Settings;
-
-/// Longest wait for the lock between processes: a transaction takes milliseconds.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
-/// Old messages are deleted when there are so many more than are kept, so that not each append deletes one.
-const TRIM_SLACK: u64 = 64;
-/// Messages deleted by one append at most, so that nobody waits long for it.
-const TRIM_MAX: u64 = 512;
-/// What waits for a message watches this channel.
-pub(crate) const CHANNEL: u8 = 0;
-
-/// `epoch` names the file: another file has another one, and offsets of another epoch say nothing. `size` is the sum of
-/// the bytes of all messages up to the row. `kind` is 0 for a message, 1 for the end of all subscriptions of a name, 2 for
-/// a message with which a text begins.
-static FORMAT: Format = Format {
-    content: "messages",
-    setting: "live { store }",
-    advice_when_corrupt: "it is damaged; stop the server and remove it, only its messages are lost",
-    version: 1,
-    version_bit: 0,
-    former: None,
-    tables: "
-CREATE TABLE messages(id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, size INTEGER NOT NULL,
-    kind INTEGER NOT NULL, name TEXT NOT NULL, event TEXT, key TEXT, data BLOB NOT NULL);
-CREATE INDEX messages_by_name ON messages(name, id);
-CREATE UNIQUE INDEX messages_by_key ON messages(name, key) WHERE key IS NOT NULL;
-CREATE INDEX messages_by_end ON messages(id) WHERE kind = 1;
-CREATE TABLE log(epoch INTEGER NOT NULL, secret BLOB NOT NULL);
-INSERT INTO log VALUES(random() & 0xffffffffffff, randomblob(32));
-",
-    later_tables: "CREATE INDEX IF NOT EXISTS messages_by_begin ON messages(name, id) WHERE kind = 2;",
-    page_bytes: 4096,
-    checkpoints_beside: false,
-};
 
 /// A place in a log: behind the message with this offset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
-    /// The file.
+    /// The log.
     pub epoch: u64,
     /// The offset of the last message before it; 0: the beginning.
     pub offset: u64,
 }
 
 /// A message of the log, or the end of all subscriptions of a name.
+#[derive(Clone, Copy)]
 pub(crate) struct Row<'a> {
     pub offset: u64,
     pub is_end: bool,
     pub name: &'a str,
     pub event: Option<&'a str>,
     pub data: &'a [u8],
+    /// Where it was kept on this machine before it came into the log; 0: nowhere.
+    pub kept: u64,
 }
 
 /// What a row is.
-#[derive(Clone, Copy, Debug)]
-enum Kind {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
     Message,
     End,
     /// It begins a text. Pieces of the same name that belong to an earlier one are refused from now on.
     Begin,
     /// Of the text that began with the message of this offset.
     Piece(u64),
+}
+
+impl Kind {
+    /// As it is stored, and where its text began.
+    pub fn stored(self) -> (u8, Option<u64>) {
+        match self {
+            Self::Message => (0, None),
+            Self::End => (1, None),
+            Self::Begin => (2, None),
+            Self::Piece(begin) => (0, Some(begin)),
+        }
+    }
 }
 
 /// Names of which all subscriptions have ended, and the offset of the end.
@@ -80,11 +62,12 @@ pub(crate) type Ends = Vec<(String, u64)>;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Extent {
     pub epoch: u64,
-    /// The oldest message's offset; 0 without one.
-    pub first: u64,
+    /// Messages up to this offset are deleted.
+    pub deleted: u64,
     /// The newest message's offset; 0 without one.
     pub last: u64,
-    /// Bytes of the messages.
+    /// The messages that are kept, and their bytes.
+    pub messages: u64,
     pub bytes: u64,
     /// The last message that this read has looked at, or where it began.
     pub read: u64,
@@ -96,320 +79,125 @@ impl Extent {
         Position { epoch: self.epoch, offset: self.last }
     }
 
-    /// The messages that are kept.
-    pub fn messages(&self) -> u64 {
-        if self.first == 0 {
-            0
-        } else {
-            self.last - self.first + 1
-        }
-    }
-
     /// Before the oldest message.
     pub fn begin(&self) -> Position {
-        let offset = if self.first == 0 { self.last } else { self.first - 1 };
-        Position { epoch: self.epoch, offset }
+        Position { epoch: self.epoch, offset: self.deleted }
     }
 }
 
-/// The log of this process.
-pub struct Log {
-    database: Arc<Database>,
-    history_messages: u64,
-    history_bytes: u64,
-    history_age: Duration,
+/// The log of this process, which is opened on first use.
+pub(crate) enum Log {
+    /// A file that all processes of the machine share.
+    File(FileLog),
+    /// A server that all machines share.
+    Redis(Box<RedisLog>),
 }
 
 impl Log {
-    /// The log at the settings' path, which is opened on first use.
-    pub fn new(settings: &Settings) -> Self {
-        let file = chaton_embedded::Settings { lock_timeout: LOCK_TIMEOUT, follows: true };
-        Self {
-            database: Database::shared(&settings.path, &FORMAT, file),
-            history_messages: settings.history_messages,
-            history_bytes: settings.history_bytes,
-            history_age: settings.history_age,
-        }
-    }
-
-    pub(crate) fn database(&self) -> &Arc<Database> {
-        &self.database
-    }
-
-    /// Adds a message and returns its offset; `None`: there is one with its key.
-    ///
-    /// # Errors
-    /// When the file cannot be written. On a full disk, older messages or all have been deleted to make room before that.
-    pub fn append(&self, message: &Message<'_>) -> Result<Option<u64>> {
-        self.add(message, Kind::Message)
-    }
-
-    /// Adds the message with which a text begins, and returns its offset, which its pieces need.
-    ///
-    /// # Errors
-    /// As [`Log::append`].
-    pub fn append_begin(&self, message: &Message<'_>) -> Result<Option<u64>> {
-        self.add(message, Kind::Begin)
-    }
-
-    /// Adds a piece of the text that began at an offset; `None`: another text of this name has begun since.
-    ///
-    /// # Errors
-    /// As [`Log::append`].
-    pub fn append_piece(&self, message: &Message<'_>, begin: u64) -> Result<Option<u64>> {
-        self.add(message, Kind::Piece(begin))
-    }
-
-    /// Adds the end of all subscriptions of a name.
-    ///
-    /// # Errors
-    /// As [`Log::append`].
-    pub fn append_end(&self, name: &str) -> Result<Option<u64>> {
-        self.add(&Message { name, data: "", event: None, key: None }, Kind::End)
-    }
-
-    fn add(&self, message: &Message<'_>, kind: Kind) -> Result<Option<u64>> {
-        let mut added = self.try_append(message, kind);
-        match added.as_ref().map_err(|error| error.kind) {
-            Err(ErrorKind::Full) => {
-                let full = inode(&self.database.file().path);
-                added = self.halve().and_then(|()| self.try_append(message, kind));
-                // To delete takes some blocks, too. The messages are worth less than those to come; each client is told
-                // of a gap.
-                if added.as_ref().is_err_and(|error| error.kind == ErrorKind::Full) {
-                    self.remove_full(full);
-                    added = self.try_append(message, kind);
-                }
-            }
-            // The file was removed or replaced; the next transaction uses the one that is there.
-            Err(ErrorKind::Unavailable) => added = self.try_append(message, kind),
-            _ => {}
-        }
-        added
-    }
-
-    fn try_append(&self, message: &Message<'_>, kind: Kind) -> Result<Option<u64>> {
-        let now = now_ms();
-        self.database.write(false, |tx| {
-            let offset = insert(tx.conn, message, kind, now)?;
-            if let Some(offset) = offset {
-                self.trim(tx.conn, offset, now)?;
-                tx.notify(CHANNEL);
-            }
-            Ok(offset)
+    pub fn new(settings: &Settings) -> Result<Self> {
+        Ok(match &settings.redis {
+            Some(redis) => Self::Redis(Box::new(RedisLog::new(redis, settings)?)),
+            None => Self::File(FileLog::new(settings)),
         })
     }
 
-    /// Deletes what the log keeps no longer. The newest message stays: its size counts for the next one.
-    fn trim(&self, conn: &Connection, newest: u64, now: u64) -> rusqlite::Result<()> {
-        let numbers = |row: &rusqlite::Row<'_>| Ok([get(row, 0)?, get(row, 1)?, get(row, 2)?]);
-        let first = "SELECT id, size, at FROM messages ORDER BY id LIMIT 1";
-        let [first, first_size, at] = conn.prepare_cached(first)?.query_row([], numbers)?;
-        let last = "SELECT id, size, at FROM messages ORDER BY id DESC LIMIT 1";
-        let [_, size, _] = conn.prepare_cached(last)?.query_row([], numbers)?;
-        let slack = TRIM_SLACK.min(self.history_messages / 2);
-        let too_many = newest - first >= self.history_messages + slack;
-        let too_large = size - first_size > self.history_bytes;
-        let oldest = now.saturating_sub(self.history_age.as_millis() as u64);
-        if first == newest || !(too_many || too_large || at < oldest) {
-            return Ok(());
-        }
-        let delete = "DELETE FROM messages WHERE id < ?1 AND id IN (SELECT id FROM messages ORDER BY id LIMIT ?2)
-            AND (id <= ?3 OR size < ?4 OR at < ?5)";
-        let id = newest.saturating_sub(self.history_messages);
-        let size = size.saturating_sub(self.history_bytes);
-        let values = [newest, TRIM_MAX, id, size, oldest].map(|number| number as i64);
-        conn.prepare_cached(delete)?.execute(values)?;
-        Ok(())
-    }
-
-    /// Removes the file that had this inode when its disk was full, under the lock between processes: another one may have
-    /// been faster. It is made again by the next message.
-    fn remove_full(&self, full: Option<(u64, u64)>) {
-        let path = &self.database.file().path;
-        // That the file has gone is no error here.
-        let _ = self.database.write(false, |_| {
-            if inode(path) == full {
-                remove(path);
-            }
-            Ok(())
-        });
-    }
-
-    /// Deletes the older half of the messages.
-    fn halve(&self) -> Result<()> {
-        let middle =
-            "DELETE FROM messages WHERE id < (SELECT (min(id) + max(id) + 1) / 2 FROM messages)";
-        self.database.write(false, |tx| tx.conn.execute(middle, []).map(drop))
-    }
-
-    /// The position behind the newest message.
+    /// Adds a message and returns its offset; `None`: there is one with its key, or another text of this name has begun
+    /// since. 0: it is kept on this machine until the log can be reached.
     ///
     /// # Errors
-    /// When the file cannot be read.
-    pub fn end(&self) -> Result<Position> {
-        Ok(self.extent()?.end())
+    /// When the log cannot be written. On a full disk, older messages or all have been deleted to make room before that.
+    pub fn add(&self, message: &Message<'_>, kind: Kind) -> Result<Option<u64>> {
+        match self {
+            Self::File(log) => log.add(message, kind),
+            Self::Redis(log) => log.add(message, kind),
+        }
     }
 
     /// What the log keeps.
-    pub(crate) fn extent(&self) -> Result<Extent> {
-        self.database.read(extent)
+    pub fn extent(&self) -> Result<Extent> {
+        match self {
+            Self::File(log) => log.extent(),
+            Self::Redis(log) => log.extent(),
+        }
     }
 
     /// What positions are signed with, and the ends of subscriptions that the log knows.
-    pub(crate) fn secret(&self) -> Result<(Extent, Vec<u8>, Ends)> {
-        self.database.read(|conn| {
-            let mut secret = Vec::new();
-            let mut ends = Vec::new();
-            let extent = in_one_read(conn, |_| {
-                secret = conn.query_row("SELECT secret FROM log", [], |row| row.get(0))?;
-                let sql = "SELECT name, id FROM messages WHERE kind = 1 ORDER BY id";
-                let mut statement = conn.prepare(sql)?;
-                let rows = statement.query_map([], |row| Ok((row.get(0)?, get(row, 1)?)))?;
-                ends = rows.collect::<rusqlite::Result<_>>()?;
-                Ok(())
-            })?;
-            Ok((extent, secret, ends))
-        })
+    pub fn secret(&self) -> Result<(Extent, Vec<u8>, Ends)> {
+        match self {
+            Self::File(log) => log.secret(),
+            Self::Redis(log) => log.secret(),
+        }
     }
 
-    /// Passes on the messages behind an offset, until `each` returns false.
-    pub(crate) fn read_all(
-        &self,
-        reader: &Reader,
-        after: impl FnOnce(&Extent) -> u64,
-        mut each: impl FnMut(&Row<'_>) -> bool,
+    /// Reads it for the tail.
+    pub fn reader(&self) -> Reader<'_> {
+        match self {
+            Self::File(log) => Reader::File(log.reader()),
+            Self::Redis(log) => Reader::Redis(Box::new(log.reader())),
+        }
+    }
+}
+
+/// Reads a log for the tail, which waits for its changes.
+pub(crate) enum Reader<'a> {
+    File(FileReader<'a>),
+    Redis(Box<RedisReader<'a>>),
+}
+
+impl Reader<'_> {
+    /// Watches the log, and forgets earlier changes: what they have changed is read now.
+    pub fn watch(&mut self, at: Position) -> Result<()> {
+        match self {
+            Self::File(reader) => reader.watch(),
+            Self::Redis(reader) => reader.watch(at),
+        }
+    }
+
+    /// Passes on the messages behind a position, until `each` returns false; all, after a call of `replaced`, if the log
+    /// is another one.
+    pub fn read_all(
+        &mut self,
+        at: Position,
+        replaced: impl FnOnce(u64),
+        each: impl FnMut(&Row<'_>) -> bool,
     ) -> Result<Extent> {
-        self.database.read_by(reader, |conn| {
-            in_one_read(conn, |extent| {
-                extent.read = after(extent);
-                let sql =
-                    "SELECT id, name, event, data, kind = 1 FROM messages WHERE id > ?1 ORDER BY id";
-                let mut statement = conn.prepare_cached(sql)?;
-                let mut rows = statement.query([extent.read as i64])?;
-                while let Some(row) = rows.next()? {
-                    let goes_on = pass(row, &mut each)?;
-                    extent.read = get(row, 0)?;
-                    if !goes_on {
-                        break;
-                    }
-                }
-                Ok(())
-            })
-        })
+        match self {
+            Self::File(reader) => reader.read_all(at, replaced, each),
+            Self::Redis(reader) => reader.read_all(at, replaced, each),
+        }
     }
 
     /// The same for the messages of some names up to an offset. [`Extent::read`] is that offset, or the last message
     /// that was passed on if `each` returned false.
-    pub(crate) fn read_names(
-        &self,
-        reader: &Reader,
+    pub fn read_names(
+        &mut self,
         names: &[Arc<str>],
-        (after, to): (u64, u64),
-        mut each: impl FnMut(&Row<'_>) -> bool,
+        range: (u64, u64),
+        each: impl FnMut(&Row<'_>) -> bool,
     ) -> Result<Extent> {
-        self.database.read_by(reader, |conn| {
-            in_one_read(conn, |extent| {
-                extent.read = to;
-                let places = vec!["?"; names.len()].join(",");
-                let sql = format!(
-                    "SELECT id, name, event, data, kind = 1 FROM messages WHERE id > ? AND id <= ? AND name IN ({places})
-                     ORDER BY id"
-                );
-                let mut statement = conn.prepare_cached(&sql)?;
-                statement.raw_bind_parameter(1, after as i64)?;
-                statement.raw_bind_parameter(2, to as i64)?;
-                for (at, name) in names.iter().enumerate() {
-                    statement.raw_bind_parameter(at + 3, &**name)?;
-                }
-                let mut rows = statement.raw_query();
-                while let Some(row) = rows.next()? {
-                    if !pass(row, &mut each)? {
-                        extent.read = get(row, 0)?;
-                        break;
-                    }
-                }
-                Ok(())
-            })
-        })
-    }
-}
-
-/// Removes the file, and frees its blocks at once though others still have it open. They find that it has gone before
-/// they read on.
-fn remove(path: &Path) {
-    for suffix in ["", "-wal", "-shm"] {
-        let path = with_suffix(path, suffix);
-        let blocks = OpenOptions::new().write(true).open(&path);
-        let _ = std::fs::remove_file(&path);
-        // The last one is mapped by others, who would get SIGBUS.
-        if let (Ok(blocks), true) = (blocks, suffix != "-shm") {
-            let _ = blocks.set_len(0);
+        match self {
+            Self::File(reader) => reader.read_names(names, range, each),
+            Self::Redis(reader) => reader.read_names(names, range, each),
         }
     }
-}
 
-fn insert(
-    conn: &Connection,
-    message: &Message<'_>,
-    kind: Kind,
-    now: u64,
-) -> rusqlite::Result<Option<u64>> {
-    let (kind, begin) = match kind {
-        Kind::Message => (0, None),
-        Kind::End => (1, None),
-        Kind::Begin => (2, None),
-        Kind::Piece(begin) => (0, Some(begin as i64)),
-    };
-    let size = (message.name.len() + message.data.len()) as u64;
-    let sql = "INSERT INTO messages(at, size, kind, name, event, key, data)
-        SELECT ?1, ?2 + ifnull((SELECT size FROM messages ORDER BY id DESC LIMIT 1), 0), ?7, ?3, ?4, ?5, ?6
-        WHERE ?8 IS NULL OR NOT EXISTS (SELECT 1 FROM messages WHERE name = ?3 AND kind = 2 AND id > ?8)
-        ON CONFLICT DO NOTHING RETURNING id";
-    let Message { name, data, event, key } = *message;
-    let values = params![now as i64, size as i64, name, event, key, data.as_bytes(), kind, begin];
-    conn.prepare_cached(sql)?.query_row(values, |row| get(row, 0)).optional()
-}
+    /// The messages that this machine keeps until the log can be reached, behind those that were passed on; whether it
+    /// keeps any.
+    pub fn read_kept(&mut self, each: impl FnMut(&Row<'_>)) -> Result<bool> {
+        match self {
+            Self::File(_) => Ok(false),
+            Self::Redis(reader) => reader.read_kept(each).map(|()| true),
+        }
+    }
 
-/// A number of a column; SQLite has only signed ones.
-fn get(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<u64> {
-    Ok(row.get::<_, i64>(column)? as u64)
-}
-
-fn pass(
-    row: &rusqlite::Row<'_>,
-    each: &mut impl FnMut(&Row<'_>) -> bool,
-) -> rusqlite::Result<bool> {
-    let (name, event, data) = (row.get_ref(1)?, row.get_ref(2)?, row.get_ref(3)?);
-    let event = event.as_str_or_null()?;
-    let (offset, is_end) = (get(row, 0)?, row.get(4)?);
-    Ok(each(&Row { offset, is_end, name: name.as_str()?, event, data: data.as_blob()? }))
-}
-
-/// Reads with one view of the file.
-fn in_one_read(
-    conn: &Connection,
-    read: impl FnOnce(&mut Extent) -> rusqlite::Result<()>,
-) -> rusqlite::Result<Extent> {
-    let transaction = conn.unchecked_transaction()?;
-    let mut extent = extent(conn)?;
-    read(&mut extent)?;
-    transaction.commit()?;
-    Ok(extent)
-}
-
-fn extent(conn: &Connection) -> rusqlite::Result<Extent> {
-    let sql = "SELECT epoch, ifnull((SELECT min(id) FROM messages), 0), ifnull((SELECT max(id) FROM messages), 0),
-        ifnull((SELECT size FROM messages ORDER BY id DESC LIMIT 1)
-            - (SELECT size - length(CAST(name AS BLOB)) - length(data) FROM messages ORDER BY id LIMIT 1), 0) FROM log";
-    conn.prepare_cached(sql)?.query_row([], |row| {
-        let [epoch, first, last, bytes] = [get(row, 0)?, get(row, 1)?, get(row, 2)?, get(row, 3)?];
-        Ok(Extent { epoch, first, last, bytes, read: 0 })
-    })
-}
-
-fn now_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+    /// Waits for a change, or until `interrupt` can be read.
+    pub fn wait(&mut self, interrupt: &impl AsFd, time: Duration) {
+        let interrupt: BorrowedFd<'_> = interrupt.as_fd();
+        match self {
+            Self::File(reader) => reader.wait(interrupt, time),
+            Self::Redis(reader) => reader.wait(interrupt, time),
+        }
+    }
 }
 
 /// An error of the log that is not one of its file.

@@ -20,8 +20,10 @@ pub enum SlowClient {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// The file of the log.
+    /// The file of the log, or of what waits for a server.
     pub path: PathBuf,
+    /// The server of the log, if it is not the file.
+    pub redis: Option<RedisSettings>,
     /// Messages that the log keeps.
     pub history_messages: u64,
     /// Bytes of messages that the log keeps.
@@ -39,4 +41,22 @@ pub struct Settings {
     /// Time over which the connections of a process that stops are closed.
     #[serde(rename = "drain_s", deserialize_with = "seconds")]
     pub drain: Duration,
+}
+
+/// How to reach a Redis.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RedisSettings {
+    /// Its address.
+    pub url: String,
+    /// User name and password, overriding the address's.
+    pub user: [Option<String>; 2],
+    /// The same for sentinels.
+    pub sentinel_user: [Option<String>; 2],
+    /// Authorities, certificate and key.
+    pub tls_files: [Option<String>; 3],
+    /// Whether its certificate is checked.
+    pub tls_verify: bool,
+    /// Seconds to make a connection, and for one reply.
+    pub timeouts_s: [f64; 2],
 }

@@ -20,7 +20,10 @@ const QUEUE_BYTES_MAX: usize = 1 << 20;
 /// An event in the form in which it is sent, but for its id.
 #[derive(Debug)]
 pub(crate) struct Event {
+    /// 0: it is not in the log yet.
     pub offset: u64,
+    /// See [`crate::log::Row::kept`].
+    pub kept: u64,
     pub body: Bytes,
 }
 
@@ -42,6 +45,8 @@ struct State {
     mode: Mode,
     /// Events up to here are in the queue, were sent, or are not for it.
     seen: Position,
+    /// The last event that it got while the log could not be reached; see [`crate::log::Row::kept`].
+    kept: u64,
     /// Events before those in the queue are lost.
     gap: bool,
     closed: bool,
@@ -104,6 +109,7 @@ impl Subscriber {
             bytes: 0,
             mode: Mode::CatchingUp,
             seen: from,
+            kept: 0,
             gap,
             closed: false,
             waker: None,
@@ -114,7 +120,7 @@ impl Subscriber {
     /// A new event.
     pub fn push(&self, event: &Arc<Event>) {
         let mut state = self.state.lock();
-        if state.mode != Mode::Live || event.offset <= state.seen.offset {
+        if state.mode != Mode::Live || state.has_seen(event) {
             return;
         }
         let bytes = state.bytes + event.body.len();
@@ -127,7 +133,7 @@ impl Subscriber {
             return;
         }
         state.bytes = bytes;
-        state.seen.offset = event.offset;
+        state.note(event);
         state.queue.push_back(Arc::clone(event));
         state.wake();
     }
@@ -140,8 +146,12 @@ impl Subscriber {
             return;
         }
         state.gap |= page.gap;
-        state.bytes += page.events.iter().map(|event| event.body.len()).sum::<usize>();
-        state.queue.extend(page.events);
+        for event in page.events {
+            if event.kept == 0 || event.kept > state.kept {
+                state.bytes += event.body.len();
+                state.queue.push_back(event);
+            }
+        }
         state.seen = page.read;
         state.mode = if page.is_last { Mode::Live } else { Mode::Behind };
         state.wake();
@@ -174,7 +184,7 @@ impl Subscriber {
     /// Messages of the log, up to the offset `read`, that its client has not been sent.
     pub fn lag(&self, read: u64) -> u64 {
         let state = self.state.lock();
-        match (state.queue.front(), state.mode) {
+        match (state.queue.front().filter(|next| next.offset > 0), state.mode) {
             (Some(next), _) => (read + 1).saturating_sub(next.offset),
             (None, Mode::Live) => 0,
             (None, Mode::CatchingUp | Mode::Behind) => read.saturating_sub(state.seen.offset),
@@ -188,9 +198,8 @@ impl Subscriber {
             return Next::End;
         }
         if std::mem::take(&mut state.gap) {
-            return Next::Gap(
-                state.queue.front().map_or(state.seen.offset, |event| event.offset - 1),
-            );
+            let next = state.queue.iter().find(|event| event.offset > 0);
+            return Next::Gap(next.map_or(state.seen.offset, |event| event.offset - 1));
         }
         if let Some(event) = state.queue.pop_front() {
             state.bytes -= event.body.len();
@@ -212,6 +221,22 @@ impl Subscriber {
 }
 
 impl State {
+    /// Whether a new event has been in the queue, as one of the log or as one that came before it could be reached.
+    fn has_seen(&mut self, event: &Event) -> bool {
+        let was_kept = event.kept > 0 && event.kept <= self.kept;
+        if was_kept && event.offset > 0 {
+            self.seen.offset = self.seen.offset.max(event.offset);
+        }
+        was_kept || (event.offset > 0 && event.offset <= self.seen.offset)
+    }
+
+    fn note(&mut self, event: &Event) {
+        match event.offset {
+            0 => self.kept = event.kept,
+            offset => self.seen.offset = offset,
+        }
+    }
+
     fn wake(&mut self) {
         if let Some(waker) = &self.waker {
             waker.wake_by_ref();
@@ -236,7 +261,7 @@ mod tests {
     }
 
     fn event(offset: u64, len: usize) -> Arc<Event> {
-        Arc::new(Event { offset, body: vec![b'x'; len].into() })
+        Arc::new(Event { offset, kept: 0, body: vec![b'x'; len].into() })
     }
 
     /// All that comes next, as text.

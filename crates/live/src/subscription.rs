@@ -136,7 +136,9 @@ impl Subscription {
             match self.subscriber.next(cx.waker()) {
                 Next::Event(event) => {
                     delivered += 1;
-                    self.append_id(event.offset, out);
+                    if event.offset > 0 {
+                        self.append_id(event.offset, out);
+                    }
                     match event.body.len() <= COPIED_BYTES_MAX {
                         true => out.extend_from_slice(&event.body),
                         false => shared = Some(event.body.clone()),

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chaton_embedded::{inode, ChangeWatch, Error, Reader};
-use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use chaton_embedded::Error;
 
 use crate::hub::{Hub, Item};
-use crate::log::{unavailable, Extent, Position, CHANNEL};
+use crate::log::{Extent, Position, Reader, Row};
 use crate::message::encode;
 use crate::subscriber::{Event, Page, Subscriber};
 
@@ -19,15 +18,14 @@ const PAGE_MESSAGES: usize = 256;
 const PAGE_BYTES: usize = 256 << 10;
 /// Longest wait for a change, should a notification be lost.
 const WAIT: Duration = Duration::from_secs(30);
-/// The same while the file cannot be read or watched.
+/// The same while the log cannot be read.
 const WAIT_BROKEN: Duration = Duration::from_secs(1);
 /// Time between two looks at how far clients are behind: it takes a millisecond for ten thousand.
 const MEASURED_EVERY: Duration = Duration::from_secs(1);
 
 struct Tail<'a> {
     hub: &'a Hub,
-    reader: Arc<Reader>,
-    watch: Option<ChangeWatch>,
+    reader: Reader<'a>,
     /// All messages up to here are in the inbox, as far as they are subscribed.
     at: Position,
     /// The log could not be read, and a line says so.
@@ -38,27 +36,26 @@ struct Tail<'a> {
 
 /// Reads until the hub stops.
 pub(crate) fn run(hub: &Hub, at: Position) {
-    let reader = hub.log.database().reader();
-    let mut tail = Tail { hub, reader, watch: None, at, is_broken: false, measures_at: None };
+    let reader = hub.log.reader();
+    let mut tail = Tail { hub, reader, at, is_broken: false, measures_at: None };
     while !hub.stops() {
         let turn = tail.turn();
         tail.measure();
-        let wait = match turn {
-            Ok(true) => continue,
-            Ok(false) => WAIT,
+        match turn {
+            Ok(true) => {}
+            Ok(false) => tail.wait(WAIT),
             Err(error) => {
                 tail.report(&error);
-                WAIT_BROKEN
+                tail.wait_broken();
             }
-        };
-        tail.wait(wait);
+        }
     }
 }
 
 impl Tail<'_> {
     /// Reads what is new, and then the pages that are asked for; true if there is more.
     fn turn(&mut self) -> chaton_embedded::Result<bool> {
-        self.watch_file()?;
+        self.reader.watch(self.at)?;
         // Before the pages, which reach up to what was read.
         let has_more = self.read_new()?;
         let wanted = self.hub.take_wanted();
@@ -75,51 +72,23 @@ impl Tail<'_> {
         Ok(has_more)
     }
 
-    /// Watches the file that is there, and forgets earlier changes: what they have changed is read now.
-    fn watch_file(&mut self) -> chaton_embedded::Result<()> {
-        let database = self.hub.log.database();
-        let path = &database.file().path;
-        if self.watch.as_ref().is_none_or(|watch| !watch.is_current()) {
-            self.watch = None;
-            // Not made again here, because a person may be removing the files beside it as well.
-            if inode(path).is_none() {
-                return Err(unavailable(format!("{} was removed", database.file())));
-            }
-            let watch = ChangeWatch::open(path, CHANNEL);
-            self.watch = Some(watch.map_err(|error| database.file().io("its wake file", &error))?);
-        }
-        if let Some(watch) = &self.watch {
-            watch.drain();
-        }
-        Ok(())
-    }
-
     fn read_new(&mut self) -> chaton_embedded::Result<bool> {
-        let (hub, at) = (self.hub, self.at);
-        let mut left = TURN_MESSAGES;
-        let begin = |extent: &Extent| match at.epoch == extent.epoch {
-            true => at.offset,
-            false => {
-                hub.replace(extent.epoch);
-                0
-            }
-        };
-        let extent = hub.log.read_all(&self.reader, begin, |row| {
-            if row.is_end {
-                hub.put(Item::End(row.name.into(), row.offset));
-            } else if let Some(name) = hub.subscribed(row.name) {
-                let body = encode(row.event, row.data);
-                hub.put(Item::Event(name, Arc::new(Event { offset: row.offset, body })));
-            }
-            left -= 1;
-            left > 0
-        })?;
+        let (hub, mut left) = (self.hub, TURN_MESSAGES);
+        let extent = self.reader.read_all(
+            self.at,
+            |epoch| hub.replace(epoch),
+            |row| {
+                pass_on(hub, row);
+                left -= 1;
+                left > 0
+            },
+        )?;
         let read = Position { epoch: extent.epoch, offset: extent.read };
         if read != self.at {
             self.at = read;
             self.measure_soon();
             hub.show_history(&extent);
-            hub.put(Item::Read { offset: read.offset, first: extent.first });
+            hub.put(Item::Read { offset: read.offset, deleted: extent.deleted });
         }
         Ok(left == 0)
     }
@@ -137,24 +106,42 @@ impl Tail<'_> {
         let is_behind = range.0 < range.1;
         if is_behind {
             let names = &subscriber.names;
-            extent = self.hub.log.read_names(&self.reader, names, range, |row| {
+            extent = self.reader.read_names(names, range, |row| {
                 if row.is_end {
                     subscriber.end(row.offset);
                     return true;
                 }
-                let body = encode(row.event, row.data);
-                bytes += body.len();
-                events.push(Arc::new(Event { offset: row.offset, body }));
+                let event = event_of(row);
+                bytes += event.body.len();
+                events.push(Arc::new(event));
                 events.len() < PAGE_MESSAGES && bytes < PAGE_BYTES
             })?;
         }
         // Messages between the two were deleted; some may have been for this one.
-        let gap = !is_same || (is_behind && range.0 + 1 < extent.first);
+        let gap = !is_same || (is_behind && range.0 < extent.deleted);
         let read = Position { epoch: self.at.epoch, offset: extent.read };
         let is_last = extent.read >= range.1;
         let page = Page { events, asked: from.epoch, read, gap, is_last };
         self.hub.put(Item::Page(Arc::clone(subscriber), page));
         Ok(())
+    }
+
+    /// Waits before the log is tried again. Until it can be reached the streams get what this machine says.
+    fn wait_broken(&mut self) {
+        let (hub, until) = (self.hub, Instant::now() + WAIT_BROKEN);
+        while !hub.stops() {
+            // An error is that of a file beside the log; the log's own was reported.
+            let keeps = self.reader.read_kept(|row| pass_on(hub, row)).unwrap_or(false);
+            hub.end_turn();
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            self.wait(left);
+            if !keeps {
+                break;
+            }
+        }
     }
 
     fn measure_soon(&mut self) {
@@ -177,17 +164,26 @@ impl Tail<'_> {
     }
 
     /// Waits until the log or what is asked for has changed.
-    fn wait(&self, time: Duration) {
-        let mut fds = vec![PollFd::new(&self.hub.wake_up, PollFlags::IN)];
-        if let Some(watch) = &self.watch {
-            fds.push(PollFd::new(watch, PollFlags::IN));
-        }
+    fn wait(&mut self, time: Duration) {
         let until_measured =
             self.measures_at.map(|at| at.saturating_duration_since(Instant::now()));
         let time = time.min(until_measured.unwrap_or(time));
-        let time = Timespec::try_from(time).unwrap_or_default();
-        // An error is an interrupted call.
-        let _ = poll(&mut fds, Some(&time));
+        self.reader.wait(&self.hub.wake_up, time);
         self.hub.wake_up.clear();
     }
+}
+
+/// Puts a row into the inbox, if somebody is subscribed to its name.
+fn pass_on(hub: &Hub, row: &Row<'_>) {
+    if row.is_end {
+        // One that is not in the log yet is behind all positions.
+        let offset = if row.offset == 0 { u64::MAX } else { row.offset };
+        hub.put(Item::End(row.name.into(), offset));
+    } else if let Some(name) = hub.subscribed(row.name) {
+        hub.put(Item::Event(name, Arc::new(event_of(row))));
+    }
+}
+
+fn event_of(row: &Row<'_>) -> Event {
+    Event { offset: row.offset, kept: row.kept, body: encode(row.event, row.data) }
 }

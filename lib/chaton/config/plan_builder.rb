@@ -66,9 +66,9 @@ module Chaton
 
       # A half of the time of the stop is left for responses, and clients come back to the other workers meanwhile.
       def live
-        values = values(:live, { environment: @environment })
-        values[:live_store] = StoreAddress.under(values[:live_store], @root)
-        LiveSettings.new(**values, drain_s: [value(:shutdown_timeout_s) / 2.0, DRAIN_S_MAX].min).freeze
+        values = values(:live)
+        drain_s = [value(:shutdown_timeout_s) / 2.0, DRAIN_S_MAX].min
+        LiveSettings.new(**values, drain_s: drain_s).at(@root, @environment, jobs_settings).freeze
       end
 
       def admin
@@ -87,8 +87,10 @@ module Chaton
       end
 
       def jobs
-        return unless @roles.jobs?
+        jobs_settings if @roles.jobs?
+      end
 
+      def jobs_settings
         given = { sidekiq_file: @sidekiq_file, store_given: @sources.set?(:store) }
         JobsBuilder.new(@root, **given) { |name| value(name, place) }.settings
       end

@@ -44,16 +44,6 @@ module Chaton
     end
 
     module Types
-      # `store "sqlite://storage/live.db"`.
-      class MessageFile < Base
-        def initialize = super("sqlite://PATH")
-
-        # @return [String]
-        def cast(value)
-          value.to_s.match?(%r{\Asqlite://[^?\s]+[^/\s]\z}) ? value.to_s.dup.freeze : mismatch(value)
-        end
-      end
-
       # `store "sqlite://storage/chaton.db"`, `store "redis://127.0.0.1:6379/0"`.
       class StoreUrl < Base
         # Schemes of an address.
@@ -86,6 +76,24 @@ module Chaton
           when "sqlite3", "file" then ": write sqlite://"
           else value.match?(%r{\A[\w./-]+\.(db|sqlite3?)\z}) ? ": write sqlite://#{value}" : ""
           end
+        end
+      end
+
+      # `store "sqlite://storage/live.db"`, of messages.
+      class MessageStore < StoreUrl
+        # A file, or an address of Redis.
+        ADDRESS = %r{\A(?:sqlite://[^?\s]*[^/?\s]|(?:rediss?(?:\+sentinel)?|unix)://\S+)\z}
+
+        def initialize
+          super
+          @rule = "sqlite://PATH, or an address of Redis as in jobs { store }: redis://HOST:PORT/DB"
+        end
+
+        # @return [String]
+        def cast(value)
+          return value.to_s.dup.freeze if value.to_s.match?(ADDRESS)
+
+          raise Mismatch, "must be #{rule}, not #{StoreAddress.shown(value.to_s).inspect}"
         end
       end
     end

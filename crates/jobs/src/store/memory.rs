@@ -20,13 +20,13 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::error::StoreError;
 use super::options::StoreOptions;
 use super::payload::set_only;
 use super::traits::{
     no_file, no_tables, Answer, Change, Query, Result, Store, StoreFactory, StoreWatch,
 };
 use super::types::*;
+use super::StoreError;
 use crate::outcome::Ack;
 use data::{MemoryData, SharedData};
 

@@ -89,12 +89,3 @@ impl StoreOptions {
         Self { url: url.into(), ..chaton_core::default_settings!("jobs", "store") }
     }
 }
-
-/// An address fit for a log: user and password left out.
-pub fn without_password(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_string() };
-    match rest.rsplit_once('@') {
-        Some((_, host)) => format!("{scheme}://***@{host}"),
-        None => url.to_string(),
-    }
-}

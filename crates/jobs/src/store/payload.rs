@@ -4,9 +4,9 @@ use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
 
-use super::error::StoreError;
 use super::traits::Result;
 use super::types::{JobEntry, JobLocation};
+use super::StoreError;
 use crate::document::{stamped, Document, Fields};
 
 /// Priorities go from minus this to this; what lies beyond counts as one of these.

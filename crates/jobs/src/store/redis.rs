@@ -12,30 +12,21 @@
 //! | `chaton:turn:QUEUE`, `chaton:mover` | that one of the idle processes is about to claim, or to move due jobs |
 //! | `chaton:cancels` | set of cancelled jids by time |
 //!
-//! The transport is our own (`transport`, `resp_stream`): a watch waits for the
-//! server and for its own process at once, one reply has one deadline, and
-//! after a failed pipeline it is known which parts ran.
+//! The connections are those of `chaton-redis`.
 
 mod ack_and_claim;
 mod batches;
-mod connection;
 mod due;
 mod entries;
-mod errors;
 mod expiring;
 mod limits;
 mod processes;
 mod push;
-mod redis_address;
-mod resp;
-mod resp_stream;
 mod rights;
 mod scripts;
-mod server;
 mod store;
 #[cfg(test)]
 mod tests;
-mod transport;
 mod watch;
 
 use std::sync::Arc;
@@ -49,10 +40,8 @@ use super::traits::{
 };
 use super::types::*;
 use crate::outcome::Ack;
-use connection::RedisConnection;
-use redis_address::RedisAddress;
+use chaton_redis::{AddressOptions, RedisAddress, RedisConnection, ServerHandle};
 use scripts::Script;
-use server::ServerHandle;
 use store::RedisStore;
 use watch::RedisWatch;
 
@@ -73,9 +62,25 @@ struct RedisFactory {
 
 impl RedisFactory {
     fn new(options: &StoreOptions) -> Result<Self> {
-        let server = ServerHandle::new(RedisAddress::read(options)?, options.forks);
+        let server = ServerHandle::new(RedisAddress::read(address(options))?, options.forks);
         let server = Arc::new(server);
         Ok(Self { server, options: Arc::new(options.clone()) })
+    }
+}
+
+/// What the settings say about the server.
+fn address(options: &StoreOptions) -> AddressOptions<'_> {
+    AddressOptions {
+        url: &options.url,
+        user: [options.username.as_deref(), options.password.as_deref()],
+        sentinel_user: [options.sentinel_username.as_deref(), options.sentinel_password.as_deref()],
+        tls_files: [
+            options.tls_ca_file.as_deref(),
+            options.tls_cert_file.as_deref(),
+            options.tls_key_file.as_deref(),
+        ],
+        tls_verify: options.tls_verify,
+        timeouts: [options.connect_timeout, options.answer_timeout],
     }
 }
 
@@ -89,7 +94,7 @@ pub fn factory(options: &StoreOptions) -> Result<Arc<dyn StoreFactory>> {
 
 impl StoreFactory for RedisFactory {
     fn store(&self) -> Box<dyn Store> {
-        let conn = RedisConnection::new(self.server.clone(), false);
+        let conn = RedisConnection::new(self.server.clone(), &scripts::SCRIPTS);
         Box::new(RedisStore { conn, options: self.options.clone(), filled: String::new() })
     }
 

@@ -24,13 +24,13 @@ mod watch;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use chaton_embedded::{one_path, Database, ErrorKind, Settings, Transaction};
+use chaton_embedded::{one_path, Database, Settings, Transaction};
 
 use super::clock::unix_s;
-use super::error::{StoreError, StoreErrorKind};
 use super::options::StoreOptions;
 use super::traits::{Result, Store, StoreFactory, StoreWatch};
 use super::types::NewJob;
+use super::StoreError;
 use store::SqliteStore;
 use transaction::SqliteTransaction;
 use watch::SqliteWatch;
@@ -71,19 +71,6 @@ pub fn push_in(tx: &Transaction<'_>, jobs: &[NewJob<'_>]) -> rusqlite::Result<()
 fn database(path: &Path, options: &StoreOptions) -> Arc<Database> {
     let settings = Settings { lock_timeout: options.lock_timeout, follows: false };
     Database::shared(path, &schema::FORMAT, settings)
-}
-
-impl From<chaton_embedded::Error> for StoreError {
-    fn from(error: chaton_embedded::Error) -> Self {
-        let kind = match error.kind {
-            ErrorKind::Unavailable => StoreErrorKind::Unavailable,
-            ErrorKind::Full => StoreErrorKind::Full,
-            ErrorKind::Busy => StoreErrorKind::Busy,
-            ErrorKind::Corrupt => StoreErrorKind::Corrupt,
-            ErrorKind::Refused => StoreErrorKind::Refused,
-        };
-        Self::new(kind, error.message)
-    }
 }
 
 impl StoreFactory for SqliteFactory {

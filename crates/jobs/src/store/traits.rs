@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use chaton_core::outbox::{OutboxRecord, Outlet};
 
-use super::error::StoreError;
 use super::types::*;
+use super::StoreError;
 use crate::outcome::Ack;
 
 /// Result of a store's call.

@@ -10,10 +10,11 @@ module Chaton
     module Options
       # Event streams, and the log of their messages.
       LIVE = [
-        Option.in(:live, :live_store, :live, Types::MessageFile.new,
-                  ->(settings) { "sqlite://storage/chaton_#{settings.fetch(:environment)}_live.db" },
-                  "The file with the messages of Chaton.broadcast, which all processes share. The first message or " \
-                  "event stream makes it.", key: :store, default_text: "sqlite://storage/chaton_ENVIRONMENT_live.db"),
+        Option.in(:live, :live_store, :live, Types::MessageStore.new, nil,
+                  "Where the messages of Chaton.broadcast are: a file, which all processes of a machine share and " \
+                  "the first message or event stream makes, or a Redis for several machines. TLS files and " \
+                  "timeouts of Redis are those of `jobs`, and so is the user of the same Redis.",
+                  key: :store, default_text: "the Redis of jobs, or sqlite://storage/chaton_ENVIRONMENT_live.db"),
         Option.in(:live, :history_bytes, :live, Types::Bytes.new((1 << 20)..(1 << 40)), 64 << 20,
                   "Bytes of messages that are kept.", engine: :live),
         Option.seconds(:live, :history_s, :live, 1.0..2_592_000.0, 3600.0, "Time for which messages are kept.",

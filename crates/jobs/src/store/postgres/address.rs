@@ -8,10 +8,11 @@ use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Config, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::store::error::StoreError;
-use crate::store::options::{without_password, StoreOptions};
-use crate::store::tls::{self, TlsOptions};
+use crate::store::options::StoreOptions;
 use crate::store::traits::Result;
+use crate::store::without_password;
+use crate::store::StoreError;
+use chaton_redis::tls::{self, TlsOptions};
 
 /// The name that `pg_stat_activity` shows, unless the address has one.
 const APPLICATION_NAME: &str = "chaton";

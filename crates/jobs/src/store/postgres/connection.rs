@@ -17,8 +17,8 @@ use tokio_postgres::{AsyncMessage, Client, Row, Socket};
 
 use super::address::{PostgresAddress, Tls};
 use super::errors::{Failure, Phase, Result};
-use crate::store::error::StoreError;
 use crate::store::options::StoreOptions;
+use crate::store::StoreError;
 
 /// Now, by the server's clock (s).
 pub(super) const NOW: &str = "extract(epoch FROM now())::float8";

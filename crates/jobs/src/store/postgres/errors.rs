@@ -3,7 +3,7 @@
 use tokio_postgres::error::SqlState;
 use tokio_postgres::Error;
 
-use crate::store::error::{StoreError, StoreErrorKind};
+use crate::store::{StoreError, StoreErrorKind};
 
 /// Result of a statement, and of what consists of statements.
 pub(super) type Result<T> = std::result::Result<T, Failure>;

@@ -13,12 +13,12 @@ use super::server::Server;
 use super::{advice, batches, inspect, jobs, limits, lines, outbox, owners, schema};
 use crate::outcome::Ack;
 use crate::store::clock::unix_s;
-use crate::store::error::StoreError;
 use crate::store::payload::{requeued, set_only};
 use crate::store::traits::{
     in_steps, no_file, Answer, Change, OwnTransactions, Query, Result, Store,
 };
 use crate::store::types::*;
+use crate::store::StoreError;
 
 /// Time between two removals of expired rows.
 const CLEANUP_EVERY: Duration = Duration::from_secs(300);

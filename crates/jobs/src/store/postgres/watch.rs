@@ -17,9 +17,9 @@ use super::floors;
 use super::jobs::available;
 use super::server::Server;
 use super::tree::{self, Role};
-use crate::store::error::StoreError;
 use crate::store::traits::{Interrupt, Result, StoreWatch};
 use crate::store::types::{Availability, StoreEvent};
+use crate::store::StoreError;
 
 /// Time between two looks without a connection that listens: half of it is the mean latency of a job then.
 const POLL: Duration = Duration::from_millis(500);

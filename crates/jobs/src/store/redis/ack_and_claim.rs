@@ -7,13 +7,13 @@
 
 use std::sync::Arc;
 
-use super::resp::{decimal, Pipeline, RespValue};
 use super::scripts::Script;
 use super::store::RedisStore;
 use crate::outcome::{Ack, BatchEvent, Outcome, SideEffects};
 use crate::store::payload::named_queue;
 use crate::store::traits::Result;
 use crate::store::types::{ClaimReply, ClaimRequest, ClaimedJob, CLAIM_MAX};
+use chaton_redis::{decimal, Pipeline, RespValue};
 
 /// Jobs acknowledged by one call of the script.
 const ACK_MAX: usize = 200;

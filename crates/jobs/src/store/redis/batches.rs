@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use super::resp::{Pipeline, RespValue};
 use super::scripts::Script;
 use super::store::{ms, RedisStore};
 use crate::store::traits::Result;
 use crate::store::types::{
     BatchStatus, NewBatch, BATCH_OPEN_MAX, FAILED_JIDS_MAX, OPEN_BATCHES_MAX,
 };
+use chaton_redis::{Pipeline, RespValue};
 
 /// What every batch's key begins with.
 const BATCH_KEY: &str = "chaton:batch:";

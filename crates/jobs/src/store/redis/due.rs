@@ -7,13 +7,13 @@
 
 use std::time::Duration;
 
-use super::resp::{Pipeline, RespValue};
 use super::scripts::Script;
 use super::store::{ms, RedisStore};
 use crate::document::stamped;
 use crate::store::payload::JobResources;
 use crate::store::traits::Result;
 use crate::store::types::{ClaimedJob, DueSummary};
+use chaton_redis::{Pipeline, RespValue};
 
 /// Jobs moved by one call of the script, which blocks the server meanwhile.
 const MOVE_MAX: usize = 500;

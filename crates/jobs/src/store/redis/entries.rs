@@ -1,6 +1,5 @@
 //! Jobs in queues and sets, for people and tools.
 
-use super::resp::{Pipeline, RespValue};
 use super::scripts::Script;
 use super::store::RedisStore;
 use super::LISTS;
@@ -9,6 +8,7 @@ use crate::store::clock::unix_s;
 use crate::store::payload::{has_jid, requeued, set_only, JobResources};
 use crate::store::traits::Result;
 use crate::store::types::{JobEntry, JobLocation, QueueStatus, Stats};
+use chaton_redis::{Pipeline, RespValue};
 
 /// Entries read or removed in one round trip.
 const PAGE: usize = 500;

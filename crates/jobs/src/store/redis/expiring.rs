@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::resp::{Pipeline, RespValue};
 use super::scripts::Script;
 use super::store::{ms, RedisStore};
 use crate::store::clock::unix_s;
 use crate::store::traits::Result;
 use crate::store::types::CANCEL_TTL;
+use chaton_redis::{Pipeline, RespValue};
 
 pub(super) fn cancel(store: &mut RedisStore, jid: &str) -> Result<()> {
     let now = unix_s();

@@ -1,10 +1,10 @@
 //! Limiters.
 
-use super::resp::{Pipeline, RespValue};
 use super::scripts::Script;
 use super::store::RedisStore;
 use crate::store::traits::Result;
 use crate::store::types::{Grant, HeldLock, LimitRequest};
+use chaton_redis::{Pipeline, RespValue};
 
 pub(super) fn acquire(
     store: &mut RedisStore,

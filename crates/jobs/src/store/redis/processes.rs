@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use chaton_core::calendar::date_text;
 
-use super::resp::{Pipeline, RespValue};
 use super::scripts::Script;
 use super::store::RedisStore;
 use crate::document::Fields;
@@ -14,6 +13,7 @@ use crate::store::traits::Result;
 use crate::store::types::{
     ClaimedJob, HeartbeatReply, OwnerStatus, ProcessReport, ProcessStatus, RunningJob, SIGNAL_TTL,
 };
+use chaton_redis::{Pipeline, RespValue};
 
 /// Least time for which Sidekiq's API shows a process.
 const SHOWN_S_MIN: u64 = 60;

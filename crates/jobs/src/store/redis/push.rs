@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::resp::{Pipeline, RespValue};
 use super::scripts::Script;
 use super::store::{ms, RedisStore};
 use super::{list_of, LISTS};
 use crate::store::payload::jid_of;
 use crate::store::traits::Result;
 use crate::store::types::{NewJob, PushResult};
+use chaton_redis::{Pipeline, RespValue};
 
 /// Bytes of a job's command in addition to its document, about.
 const JOB_BYTES: usize = 96;

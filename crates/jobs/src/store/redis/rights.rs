@@ -1,9 +1,8 @@
 //! The rights (ACL) that a user of Redis needs, and which of them it lacks.
 
-use super::connection::RedisConnection;
-use super::resp::{Pipeline, RespValue};
-use crate::store::error::StoreError;
 use crate::store::traits::Result;
+use crate::store::StoreError;
+use chaton_redis::{Pipeline, RedisConnection, RespValue};
 
 /// A key for each pattern.
 const KEYS: [(&str, &str); 11] = [

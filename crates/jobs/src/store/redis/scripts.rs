@@ -1,6 +1,8 @@
 //! The Lua scripts: each makes a change of several steps atomic. They compute
 //! their keys themselves, which only Redis Cluster forbids.
 
+use chaton_redis::ScriptSource;
+
 /// Names of the scripts, in the order of [`SCRIPTS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Script {
@@ -46,14 +48,10 @@ pub enum Script {
     RemoveOpen,
 }
 
-/// The source of one script.
-pub struct ScriptSource {
-    /// Shared functions that it uses.
-    uses: &'static [&'static str],
-    body: &'static str,
-    /// It adds jobs and is refused by a full server. All others are allowed
-    /// there, so that the server can be drained.
-    adds: bool,
+impl From<Script> for usize {
+    fn from(script: Script) -> Self {
+        script as usize
+    }
 }
 
 const OWNERS: &str = include_str!("lua/owners.lua");
@@ -73,7 +71,7 @@ macro_rules! scripts {
 }
 
 /// All scripts.
-pub const SCRIPTS: [ScriptSource; 20] = scripts![
+pub static SCRIPTS: [ScriptSource; 20] = scripts![
     "claim" [OWNERS LISTS CLAIMS] false,
     "ack" [LISTS JOBS LINES OWNERS CLAIMS] false,
     "push" [LISTS JOBS] true,
@@ -95,18 +93,3 @@ pub const SCRIPTS: [ScriptSource; 20] = scripts![
     "save" [] false,
     "remove_open" [OWNERS] false,
 ];
-
-impl ScriptSource {
-    /// The script as it is loaded. Since Redis 7 its first line allows it to run on a full server.
-    /// Redis 6 starts any script there and stops it at the first command that needs memory, unless
-    /// it has written before: so it begins with a write that needs no memory and changes nothing.
-    pub fn text(&self, shebang: bool) -> String {
-        let first = match (shebang, self.adds) {
-            (true, true) => "#!lua\n",
-            (true, false) => "#!lua flags=allow-oom\n",
-            (false, true) => "",
-            (false, false) => "redis.call('UNLINK', 'chaton:none')\n",
-        };
-        format!("{first}{}{}", self.uses.concat(), self.body)
-    }
-}

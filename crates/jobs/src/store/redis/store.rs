@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::connection::RedisConnection;
-use super::resp::{Pipeline, RespValue};
 use super::scripts::Script;
 use crate::store::options::StoreOptions;
 use crate::store::traits::{Answer, Result};
+use chaton_redis::{Pipeline, RedisConnection, RespValue};
 
 /// One connection to the server.
 pub struct RedisStore {

@@ -2,22 +2,20 @@
 //! connection (RESP3, `CLIENT TRACKING`). While nothing happens the only traffic is a PING every
 //! [`PING_EVERY`], which finds a peer that vanished within that time and one reply's.
 
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chaton_core::event_fd::EventFd;
 
-use super::connection::RedisConnection;
 use super::due::read_next_at;
-use super::resp::{Pipeline, RespValue};
-use super::server::ServerHandle;
 use super::store::ms;
-use super::transport::PollResult;
 use super::LISTS;
-use crate::store::error::StoreError;
 use crate::store::poll::EventInterrupt;
 use crate::store::traits::{Interrupt, Result, StoreWatch};
 use crate::store::types::{Availability, StoreEvent};
+use crate::store::StoreError;
+use chaton_redis::{Pipeline, PollResult, RedisConnection, RespValue, ServerHandle};
 
 /// Silence after which the server is asked for a PONG.
 const PING_EVERY: Duration = Duration::from_secs(10);
@@ -38,7 +36,7 @@ impl RedisWatch {
         let interrupt = EventFd::new().ok().map(Arc::new);
         interrupt.iter().for_each(|interrupt| server.add_watch(interrupt));
         Self {
-            conn: RedisConnection::new(server, true),
+            conn: RedisConnection::tracking(server),
             interrupt,
             queues: Vec::new(),
             ready: Vec::new(),
@@ -154,7 +152,7 @@ impl StoreWatch for RedisWatch {
                 continue;
             }
             let left = deadline.min(ping_at).saturating_duration_since(now);
-            match self.conn.wait_for_push(&interrupt, left)? {
+            match self.conn.wait_for_push(&[interrupt.as_fd()], left)? {
                 PollResult::Ready => {
                     pinged = false;
                     silent_since = Instant::now();

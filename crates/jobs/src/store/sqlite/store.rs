@@ -12,11 +12,11 @@ use super::transaction::SqliteTransaction;
 use super::{batches, entries, expiring, inspect, limits, lines, processes, queues, rows};
 use crate::outcome::Ack;
 use crate::store::clock::unix_s;
-use crate::store::error::StoreError;
 use crate::store::options::StoreOptions;
 use crate::store::payload::{requeued, set_only};
 use crate::store::traits::{in_steps, no_tables, Answer, Change, Query, Result, Store};
 use crate::store::types::*;
+use crate::store::StoreError;
 
 /// Time between two removals of expired rows.
 const CLEANUP_EVERY: Duration = Duration::from_secs(300);

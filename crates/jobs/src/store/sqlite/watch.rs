@@ -10,10 +10,10 @@ use rustix::event::{PollFd, PollFlags};
 
 use super::inspect;
 use super::transaction::CHANNEL;
-use crate::store::error::StoreError;
 use crate::store::poll::EventInterrupt;
 use crate::store::traits::{Interrupt, Result, StoreWatch};
 use crate::store::types::{Availability, StoreEvent};
+use crate::store::StoreError;
 
 /// A watch of one database.
 pub(super) struct SqliteWatch {

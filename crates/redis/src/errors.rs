@@ -2,8 +2,8 @@
 
 use std::io;
 
-use super::redis_address::{Endpoint, RedisAddress};
-use crate::store::error::{StoreError, StoreErrorKind};
+use crate::address::{Endpoint, RedisAddress};
+use crate::error::{StoreError, StoreErrorKind};
 
 /// The server could not be reached, or the handshake failed.
 pub fn unreachable(address: &RedisAddress, error: &io::Error) -> StoreError {
@@ -96,7 +96,7 @@ pub fn hello(address: &RedisAddress, error: &str) -> StoreError {
 /// The server is a replica.
 pub fn replica(address: &RedisAddress) -> StoreError {
     StoreError::unavailable(format!(
-        "{}: the server is a replica and takes no jobs; waiting for the primary at this address",
+        "{}: the server is a replica and takes no writes; waiting for the primary at this address",
         address.shown
     ))
 }
@@ -128,7 +128,7 @@ pub fn server(address: &RedisAddress, error: &str) -> StoreError {
     if is("OOM") || error.contains("OOM command not allowed") {
         return StoreError::new(
             StoreErrorKind::Full,
-            format!("{shown}: out of memory (maxmemory); jobs can be taken out but none added"),
+            format!("{shown}: out of memory (maxmemory); what is there can be taken out, but nothing added"),
         );
     }
     if is("WRONGPASS") || is("NOAUTH") || error.contains("AUTH <password> called") {
@@ -166,7 +166,7 @@ pub fn server(address: &RedisAddress, error: &str) -> StoreError {
     if is("WRONGTYPE") {
         return StoreError::new(
             StoreErrorKind::Corrupt,
-            format!("{shown}: a key holds something that is not Sidekiq's: {error}"),
+            format!("{shown}: a key holds something of another program: {error}"),
         );
     }
     StoreError::refused(format!("{shown}: {error}"))
@@ -175,11 +175,11 @@ pub fn server(address: &RedisAddress, error: &str) -> StoreError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::options::StoreOptions;
+    use crate::address::AddressOptions;
 
     #[test]
     fn sorts_the_errors_of_servers() {
-        let address = RedisAddress::read(&StoreOptions::for_tests("redis://bob:hush@h/0")).unwrap();
+        let address = RedisAddress::read(AddressOptions::at("redis://bob:hush@h/0")).unwrap();
         for (error, kind) in [
             ("OOM command not allowed when used memory > 'maxmemory'.", StoreErrorKind::Full),
             ("OOM allow-oom flag is not set on the script", StoreErrorKind::Full),

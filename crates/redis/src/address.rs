@@ -6,10 +6,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::store::error::StoreError;
-use crate::store::options::{without_password, StoreOptions};
-use crate::store::tls::TlsOptions;
-use crate::store::traits::Result;
+use crate::error::{Result, StoreError};
+use crate::tls::TlsOptions;
 
 /// Port of an address that names none.
 const DEFAULT_PORT: u16 = 6379;
@@ -57,6 +55,34 @@ pub struct SentinelOptions {
     pub password: Option<String>,
 }
 
+/// What an address is read from.
+#[derive(Clone, Debug)]
+pub struct AddressOptions<'a> {
+    /// The server's address.
+    pub url: &'a str,
+    /// User name and password, overriding the address's.
+    pub user: [Option<&'a str>; 2],
+    /// User name and password for the sentinels.
+    pub sentinel_user: [Option<&'a str>; 2],
+    /// Files with the authorities that may sign the server's certificate, with the client's certificate, and with its
+    /// key.
+    pub tls_files: [Option<&'a str>; 3],
+    /// Whether the server's certificate is checked.
+    pub tls_verify: bool,
+    /// Time to make a connection, and for one reply.
+    pub timeouts: [Duration; 2],
+}
+
+impl<'a> AddressOptions<'a> {
+    /// An address that says all.
+    pub fn at(url: &'a str) -> Self {
+        // As in `jobs { }`.
+        let timeouts = [Duration::from_secs(5), Duration::from_secs(5)];
+        let (user, sentinel_user, tls_files) = ([None; 2], [None; 2], [None; 3]);
+        Self { url, user, sentinel_user, tls_files, tls_verify: true, timeouts }
+    }
+}
+
 /// What a connection needs to know, read from the options once.
 pub struct RedisAddress {
     /// The address without its password, for messages.
@@ -87,10 +113,10 @@ impl RedisAddress {
     /// `rediss+sentinel://` and `unix://` addresses. Unknown query parameters are ignored.
     ///
     /// # Errors
-    /// [`crate::store::StoreErrorKind::Refused`] naming what is wrong. The
+    /// [`crate::StoreErrorKind::Refused`] naming what is wrong. The
     /// message shows no part of the password.
-    pub fn read(options: &StoreOptions) -> Result<Self> {
-        let shown = shown(&options.url);
+    pub fn read(options: AddressOptions<'_>) -> Result<Self> {
+        let shown = shown(options.url);
         let refused = |why: &str| {
             StoreError::refused(format!(
                 "store {shown:?}: {why}; write it as redis://USER:PASSWORD@HOST:PORT/DB, \
@@ -98,12 +124,14 @@ impl RedisAddress {
                  or unix:///PATH?db=N"
             ))
         };
-        let parts = UrlParts::read(&options.url).map_err(refused)?;
-        if options.connect_timeout.is_zero() || options.answer_timeout.is_zero() {
+        let parts = UrlParts::read(options.url).map_err(refused)?;
+        let [connect_timeout, answer_timeout] = options.timeouts;
+        if connect_timeout.is_zero() || answer_timeout.is_zero() {
             return Err(refused("answer_timeout_s must be above 0"));
         }
-        let client = match (&options.tls_cert_file, &options.tls_key_file) {
-            (Some(cert_file), Some(key_file)) => Some((cert_file.clone(), key_file.clone())),
+        let [ca_file, cert_file, key_file] = options.tls_files;
+        let client = match (cert_file, key_file) {
+            (Some(cert_file), Some(key_file)) => Some((cert_file.into(), key_file.into())),
             (None, None) => None,
             _ => {
                 return Err(StoreError::refused(format!(
@@ -111,21 +139,23 @@ impl RedisAddress {
                 )))
             }
         };
-        let (ca_file, verify) = (options.tls_ca_file.clone(), options.tls_verify);
+        let (ca_file, verify) = (ca_file.map(String::from), options.tls_verify);
+        let ([username, password], [sentinel_name, sentinel_word]) =
+            (options.user, options.sentinel_user);
         Ok(Self {
             endpoints: parts.endpoints,
             sentinel: parts.primary.map(|primary| SentinelOptions {
                 primary,
-                username: options.sentinel_username.clone(),
-                password: options.sentinel_password.clone(),
+                username: sentinel_name.map(String::from),
+                password: sentinel_word.map(String::from),
             }),
             db: parts.db,
-            username: options.username.clone().or(parts.username),
-            password: options.password.clone().or(parts.password),
+            username: username.map(String::from).or(parts.username),
+            password: password.map(String::from).or(parts.password),
             tls_options: TlsOptions { ca_file, client, verify },
             tls: OnceLock::new(),
-            connect_timeout: options.connect_timeout,
-            answer_timeout: options.answer_timeout,
+            connect_timeout,
+            answer_timeout,
             shown,
         })
     }
@@ -301,6 +331,15 @@ fn decode(text: &str) -> Option<String> {
     String::from_utf8(decoded).ok()
 }
 
+/// An address fit for a log: user and password left out.
+pub fn without_password(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_string() };
+    match rest.rsplit_once('@') {
+        Some((_, host)) => format!("{scheme}://***@{host}"),
+        None => url.to_string(),
+    }
+}
+
 /// The address without its password, which a socket has in its query.
 fn shown(url: &str) -> String {
     let shown = without_password(url);
@@ -317,7 +356,7 @@ fn shown(url: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::error::StoreErrorKind;
+    use crate::error::StoreErrorKind;
 
     fn read(url: &str) -> UrlParts {
         UrlParts::read(url).unwrap()
@@ -372,17 +411,11 @@ mod tests {
         assert_eq!(user("redis://bob:@h"), (some("bob"), None));
         assert_eq!(user("redis://b%C3%B6b:a:b%2Fc@d@h"), (some("böb"), some("a:b/c@d")));
         assert_eq!(user("unix:///s?user=me&pass=a%26b+c"), (some("me"), some("a&b c")));
-        let options = StoreOptions {
-            username: some("other"),
-            password: some("word"),
-            ..StoreOptions::for_tests("redis://bob:hush@h")
-        };
-        let address = RedisAddress::read(&options).unwrap();
+        let user = [Some("other"), Some("word")];
+        let options = AddressOptions { user, ..AddressOptions::at("redis://bob:hush@h") };
+        let address = RedisAddress::read(options).unwrap();
         assert_eq!((address.user(), address.password.as_deref()), ("other", Some("word")));
-        assert_eq!(
-            RedisAddress::read(&StoreOptions::for_tests("redis://h")).unwrap().user(),
-            "default"
-        );
+        assert_eq!(RedisAddress::read(AddressOptions::at("redis://h")).unwrap().user(), "default");
     }
 
     #[test]
@@ -418,7 +451,7 @@ mod tests {
             ("unix://run/s?pass=hush", "begin with /"),
             ("unix:///s?pass=hush&db=x", "database"),
         ] {
-            let error = RedisAddress::read(&StoreOptions::for_tests(url)).err().unwrap();
+            let error = RedisAddress::read(AddressOptions::at(url)).err().unwrap();
             assert_eq!(error.kind, StoreErrorKind::Refused);
             assert!(error.message.contains(why), "{url}: {error}");
             assert!(!error.message.contains("hush"), "{error}");
@@ -434,7 +467,7 @@ mod tests {
             ("unix:///run/r.sock?pass=hush", "unix:///run/r.sock"),
             ("unix:///run/r.sock?db=2", "unix:///run/r.sock?db=2"),
         ] {
-            assert_eq!(RedisAddress::read(&StoreOptions::for_tests(url)).unwrap().shown, expected);
+            assert_eq!(RedisAddress::read(AddressOptions::at(url)).unwrap().shown, expected);
         }
     }
 }

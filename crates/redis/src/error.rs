@@ -2,20 +2,10 @@
 
 use std::fmt;
 
-/// The kind of an error decides what the caller does next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StoreErrorKind {
-    /// Not reachable, cut off or too slow: trying again may help.
-    Unavailable,
-    /// Memory or disk is full: jobs can be drained but not added.
-    Full,
-    /// Locked by another program for too long: trying again may help.
-    Busy,
-    /// The file or a reply is damaged.
-    Corrupt,
-    /// Wrong address, password, version or setting: a person must act.
-    Refused,
-}
+pub use chaton_embedded::ErrorKind as StoreErrorKind;
+
+/// The result of a call.
+pub type Result<T> = std::result::Result<T, StoreError>;
 
 /// An error, with a sentence for the log.
 #[derive(Clone, Debug)]
@@ -57,3 +47,15 @@ impl fmt::Display for StoreError {
 }
 
 impl std::error::Error for StoreError {}
+
+impl From<chaton_embedded::Error> for StoreError {
+    fn from(error: chaton_embedded::Error) -> Self {
+        Self::new(error.kind, error.message)
+    }
+}
+
+impl From<StoreError> for chaton_embedded::Error {
+    fn from(error: StoreError) -> Self {
+        Self::new(error.kind, error.message)
+    }
+}

@@ -1,13 +1,14 @@
 //! Reads and writes whole RESP messages on a transport, each with a deadline.
 
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chaton_core::event_fd::EventFd;
 
-use super::resp::RespValue;
-use super::transport::{PollResult, Transport};
+use crate::resp::RespValue;
+use crate::transport::{PollResult, Transport};
 
 /// Size of the read buffer.
 const READ_BYTES: usize = 64 * 1024;
@@ -75,17 +76,17 @@ impl RespStream {
         Ok(values)
     }
 
-    /// Waits for pushed messages, or for `interrupt`.
+    /// Waits for pushed messages, or until one of the `interrupts` can be read.
     /// [`PollResult::Ready`] when something was read, also the reply to a PING.
     pub fn wait_for_push(
         &mut self,
-        interrupt: &EventFd,
+        interrupts: &[BorrowedFd<'_>],
         timeout: Duration,
         answer: Duration,
     ) -> io::Result<PollResult> {
         // Bytes may be in the buffer or in the TLS session, unseen by poll.
         if self.at == self.end && !self.fill_some()? {
-            match self.transport.wait(false, Some(interrupt), timeout)? {
+            match self.transport.wait(false, interrupts, timeout)? {
                 PollResult::Ready if !self.fill_some()? => return Ok(PollResult::TimedOut),
                 PollResult::Ready => {}
                 other => return Ok(other),
@@ -241,7 +242,8 @@ impl RespStream {
         if left.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        match self.transport.wait(write, self.cut.as_deref(), left)? {
+        let cut = self.cut.as_ref().map(|cut| cut.as_fd());
+        match self.transport.wait(write, cut.as_slice(), left)? {
             PollResult::Ready => Ok(()),
             PollResult::TimedOut => Err(io::ErrorKind::TimedOut.into()),
             PollResult::Interrupted => Err(io::ErrorKind::ConnectionAborted.into()),

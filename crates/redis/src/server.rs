@@ -11,13 +11,12 @@ use chaton_core::event_fd::{wait_for_any, EventFd};
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags};
 
-use super::errors;
-use super::redis_address::{Endpoint, RedisAddress, SentinelOptions};
-use super::resp::{Pipeline, RespValue};
-use super::resp_stream::RespStream;
-use super::transport::{PollResult, Transport};
-use crate::store::error::{StoreError, StoreErrorKind};
-use crate::store::traits::Result;
+use crate::address::{Endpoint, RedisAddress, SentinelOptions};
+use crate::error::{Result, StoreError, StoreErrorKind};
+use crate::errors;
+use crate::resp::{Pipeline, RespValue};
+use crate::resp_stream::RespStream;
+use crate::transport::{PollResult, Transport};
 
 /// The channels on which a sentinel reports a new primary. The one that carries out a failover names it when
 /// it is promoted, and switches seconds later, when it has told the other replicas.
@@ -270,7 +269,7 @@ fn listen(server: &Weak<ServerHandle>, options: &SentinelOptions, stop: &EventFd
             }
         }
         let wait = if pinged { timeout } else { PING_EVERY };
-        match stream.wait_for_push(stop, wait, timeout).map_err(broken)? {
+        match stream.wait_for_push(&[stop.as_fd()], wait, timeout).map_err(broken)? {
             PollResult::Interrupted => return Ok(()),
             PollResult::Ready => pinged = false,
             PollResult::TimedOut if pinged => return Err(broken(io::ErrorKind::TimedOut.into())),

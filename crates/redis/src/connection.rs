@@ -2,20 +2,19 @@
 //! a pipeline of commands and reads their replies.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chaton_core::event_fd::EventFd;
-
-use super::redis_address::RedisAddress;
-use super::resp::{Pipeline, RespValue};
-use super::resp_stream::RespStream;
-use super::scripts::{Script, SCRIPTS};
-use super::server::ServerHandle;
-use super::transport::{PollResult, Transport};
-use crate::store::error::StoreError;
-use crate::store::traits::Result;
+use crate::address::RedisAddress;
+use crate::error::{Result, StoreError};
+use crate::errors;
+use crate::resp::{Pipeline, RespValue};
+use crate::resp_stream::RespStream;
+use crate::scripts::ScriptSource;
+use crate::server::ServerHandle;
+use crate::transport::{PollResult, Transport};
 
 /// Oldest supported server.
 const OLDEST: (u32, u32) = (6, 2);
@@ -30,6 +29,7 @@ const FRESH: Duration = Duration::from_millis(1);
 pub struct RedisConnection {
     server: Arc<ServerHandle>,
     tracking: bool,
+    scripts: &'static [ScriptSource],
     open: Option<OpenConnection>,
     /// Connections made so far.
     made: u64,
@@ -42,16 +42,20 @@ struct OpenConnection {
     departures: u64,
     /// Whether the server refuses writes without a replica (`min-replicas-to-write`).
     needs_replicas: bool,
-    /// Names of [`SCRIPTS`], in their order.
+    /// Names of the scripts, in their order.
     shas: Vec<Vec<u8>>,
     scripts: Vec<String>,
 }
 
 impl RedisConnection {
-    /// Does not connect yet. With `tracking` the server reports changes of keys
-    /// that were read on this connection.
-    pub fn new(server: Arc<ServerHandle>, tracking: bool) -> Self {
-        Self { server, tracking, open: None, made: 0 }
+    /// A connection for commands and scripts. It does not connect yet.
+    pub fn new(server: Arc<ServerHandle>, scripts: &'static [ScriptSource]) -> Self {
+        Self { server, tracking: false, scripts, open: None, made: 0 }
+    }
+
+    /// A connection on which the server reports changes of keys that were read on it. It does not connect yet.
+    pub fn tracking(server: Arc<ServerHandle>) -> Self {
+        Self { server, tracking: true, scripts: &[], open: None, made: 0 }
     }
 
     /// The server's address.
@@ -96,12 +100,12 @@ impl RedisConnection {
     pub fn script<'p>(
         &mut self,
         pipeline: &'p mut Pipeline,
-        script: Script,
+        script: impl Into<usize>,
         args: usize,
     ) -> Result<&'p mut Pipeline> {
         self.ensure()?;
         let open = self.open.as_ref().ok_or_else(|| self.lost("was closed"))?;
-        Ok(pipeline.begin(args + 3).word("EVALSHA").word(&open.shas[script as usize]).word("0"))
+        Ok(pipeline.begin(args + 3).word("EVALSHA").word(&open.shas[script.into()]).word("0"))
     }
 
     /// Sends the commands and returns their replies, which may be errors. A server that cannot be used
@@ -125,7 +129,7 @@ impl RedisConnection {
     fn leave_unusable(&mut self, replies: &[RespValue]) -> bool {
         let unusable = match replies.iter().find_map(refusal) {
             None => false,
-            Some(error) => !super::errors::lacks_replicas(error) || self.is_replaced(),
+            Some(error) => !errors::lacks_replicas(error) || self.is_replaced(),
         };
         if let Some(open) = self.open.take_if(|_| unusable) {
             self.server.leave(open.departures);
@@ -190,11 +194,15 @@ impl RedisConnection {
         self.open.as_mut().map(|open| std::mem::take(&mut open.stream.pushes)).unwrap_or_default()
     }
 
-    /// Waits for a pushed message, or for `interrupt`.
-    pub fn wait_for_push(&mut self, interrupt: &EventFd, timeout: Duration) -> Result<PollResult> {
+    /// Waits for a pushed message, or until one of the `interrupts` can be read.
+    pub fn wait_for_push(
+        &mut self,
+        interrupts: &[BorrowedFd<'_>],
+        timeout: Duration,
+    ) -> Result<PollResult> {
         let answer_timeout = self.server.address.answer_timeout;
         let Some(open) = self.open.as_mut() else { return Err(self.lost("was closed")) };
-        let result = open.stream.wait_for_push(interrupt, timeout, answer_timeout);
+        let result = open.stream.wait_for_push(interrupts, timeout, answer_timeout);
         result.map_err(|e| self.fail(&e))
     }
 
@@ -242,7 +250,7 @@ impl RedisConnection {
 
     /// An error reply of the server.
     pub fn server_error(&self, error: &str) -> StoreError {
-        super::errors::server(&self.server.address, error)
+        errors::server(&self.server.address, error)
     }
 
     fn exchange(&mut self, bytes: &[u8], replies: usize) -> Result<Vec<RespValue>> {
@@ -254,7 +262,7 @@ impl RedisConnection {
 
     fn fail(&mut self, error: &io::Error) -> StoreError {
         self.open = None;
-        StoreError { in_doubt: true, ..super::errors::broken(&self.server.address, error) }
+        StoreError { in_doubt: true, ..errors::broken(&self.server.address, error) }
     }
 
     fn lost(&self, why: &str) -> StoreError {
@@ -279,7 +287,7 @@ impl RedisConnection {
         let cut = self.server.cut.lock().clone();
         let departures = self.server.departures.load(Ordering::Relaxed);
         let endpoint = self.server.endpoint()?;
-        let unreachable = |e: io::Error| super::errors::unreachable(address, &e);
+        let unreachable = |e: io::Error| errors::unreachable(address, &e);
         let link = Transport::connect(address, &endpoint, address.connect_timeout);
         let (stream, used) = (RespStream::new(link.map_err(unreachable)?, cut), Instant::now());
         let (shas, scripts) = (Vec::new(), Vec::new());
@@ -302,7 +310,8 @@ impl RedisConnection {
         // The line is only there where the setting is.
         let replication = replies.next().unwrap_or(RespValue::Nil).text();
         open.needs_replicas = replication.contains("\nmin_slaves_good_slaves:");
-        open.scripts = SCRIPTS.iter().map(|script| script.text(version.0 >= SHEBANG)).collect();
+        open.scripts =
+            self.scripts.iter().map(|script| script.text(version.0 >= SHEBANG)).collect();
         let load = load_commands(&open.scripts);
         let shas = open.stream.exchange(load.bytes(), load.len(), address.answer_timeout);
         for sha in shas.map_err(unreachable)? {
@@ -341,7 +350,7 @@ impl RedisConnection {
     fn check_hello(&self, hello: RespValue) -> Result<(u32, u32)> {
         let shown = &self.server.address.shown;
         if let RespValue::Error(error) = &hello {
-            return Err(super::errors::hello(&self.server.address, error));
+            return Err(errors::hello(&self.server.address, error));
         }
         let mut version = String::new();
         for (key, value) in hello.pairs() {
@@ -349,11 +358,11 @@ impl RedisConnection {
                 "version" => version = value.text(),
                 // HELLO says what ROLE says, and every user may send it.
                 "role" if value == RespValue::Bulk(b"replica".to_vec()) => {
-                    return Err(super::errors::replica(&self.server.address))
+                    return Err(errors::replica(&self.server.address))
                 }
                 "mode" if value == RespValue::Bulk(b"cluster".to_vec()) => {
                     return Err(StoreError::refused(format!(
-                        "{shown}: Redis Cluster is not supported, since a job moves between \
+                        "{shown}: Redis Cluster is not supported, since a script changes \
                          keys of several slots; use one server, with replicas if need be"
                     )))
                 }
@@ -382,7 +391,7 @@ impl RedisConnection {
         *self.server.warning.lock() = match policy.map(str::trim) {
             None | Some("noeviction") => None,
             Some(policy) => Some(format!(
-                "{}: maxmemory-policy is {policy}: a full server will throw jobs away; \
+                "{}: maxmemory-policy is {policy}: a full server will throw data away; \
                  set it to noeviction",
                 self.server.address.shown
             )),
@@ -394,7 +403,7 @@ impl RedisConnection {
 /// its errors within.
 fn refusal(reply: &RespValue) -> Option<&str> {
     match reply {
-        RespValue::Error(error) => super::errors::is_unusable(error).then_some(error),
+        RespValue::Error(error) => errors::is_unusable(error).then_some(error),
         RespValue::Array(items) => items.iter().find_map(refusal),
         _ => None,
     }

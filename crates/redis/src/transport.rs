@@ -8,14 +8,14 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chaton_core::event_fd::{wait_for_any, EventFd};
+use chaton_core::event_fd::wait_for_any;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::net::sockopt;
 use rustls::pki_types::ServerName;
 use rustls::ClientConnection;
 
-use super::redis_address::{Endpoint, RedisAddress};
-use crate::store::tls;
+use crate::address::{Endpoint, RedisAddress};
+use crate::tls;
 
 /// Silence after which the kernel probes the peer.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
@@ -45,7 +45,7 @@ pub struct TlsSocket {
 pub enum PollResult {
     /// The socket can be read (or written, if that was asked).
     Ready,
-    /// The event descriptor was notified.
+    /// Another descriptor can be read.
     Interrupted,
     /// The time was up.
     TimedOut,
@@ -109,31 +109,24 @@ impl Transport {
         }
     }
 
-    /// Waits until the socket can be read (or also written), `interrupt` was
-    /// notified, or the time is up.
+    /// Waits until the socket can be read (or also written), one of the `interrupts` can be
+    /// read, or the time is up.
     pub fn wait(
         &self,
         write: bool,
-        interrupt: Option<&EventFd>,
+        interrupts: &[BorrowedFd<'_>],
         timeout: Duration,
     ) -> io::Result<PollResult> {
         let wanted = if write { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
-        let socket = PollFd::from_borrowed_fd(self.fd(), wanted);
-        match interrupt {
-            Some(event) => {
-                let mut fds = [socket, PollFd::from_borrowed_fd(event.as_fd(), PollFlags::IN)];
-                wait_for_any(&mut fds, timeout)?;
-                Ok(match (fds[1].revents().is_empty(), fds[0].revents().is_empty()) {
-                    (false, _) => PollResult::Interrupted,
-                    (true, false) => PollResult::Ready,
-                    (true, true) => PollResult::TimedOut,
-                })
-            }
-            None => match wait_for_any(&mut [socket], timeout)? {
-                true => Ok(PollResult::Ready),
-                false => Ok(PollResult::TimedOut),
-            },
-        }
+        let mut fds = vec![PollFd::from_borrowed_fd(self.fd(), wanted)];
+        fds.extend(interrupts.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)));
+        wait_for_any(&mut fds, timeout)?;
+        let is_ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
+        Ok(match (fds[1..].iter().any(is_ready), is_ready(&fds[0])) {
+            (true, _) => PollResult::Interrupted,
+            (false, true) => PollResult::Ready,
+            (false, false) => PollResult::TimedOut,
+        })
     }
 
     /// Whether poll(2) sees everything that can be read: TLS may hold some back.
