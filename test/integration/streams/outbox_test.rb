@@ -26,6 +26,7 @@ class OutboxTest < Minitest::Test
   end
 
   def teardown
+    @sessions&.each(&:close)
     ActiveRecord::Base.remove_connection
     Chaton::Jobs.swap_client(nil)
     Chaton::Streams.use(nil)
@@ -121,6 +122,36 @@ class OutboxTest < Minitest::Test
         "INSERT INTO chaton.outbox(topic, partition, key, value, headers) " \
         "SELECT topic, partition, key, value, headers FROM back")
     assert_includes read(3).map { |one| one[:value] }, "there is none"
+  end
+
+  # The numbers of transactions have another order than the commits of those that have waited for each other.
+  def test_a_row_that_waits_for_a_transaction_holds_up_what_was_committed_behind_it
+    @kind = :local
+    boot
+    early, middle, late = Array.new(3) { session("BEGIN; SELECT pg_current_xact_id()") }
+    insert("first", late)
+    insert("second", early)
+    looks = "SELECT 1 FROM pg_stat_activity, chaton.outbox WHERE application_name='chaton outbox' " \
+            "AND query LIKE '%WITH gone%' AND query_start>at+interval '0.3s' LIMIT 1"
+    @chaton.eventually("the relay has looked") { log.size(topic) == 1 || sql(looks) == "1" }
+    middle.exec("COMMIT")
+    assert_equal(%w[first second], read(2).map { |one| one[:value] })
+  end
+
+  def test_a_row_that_is_committed_long_after_later_ones_comes_before_those_behind_it
+    @kind = :local
+    boot
+    early, late = Array.new(2) { session("BEGIN; SELECT pg_current_xact_id()") }
+    Chaton.produce(topic, "first", key: "k", outbox: true, connection: late)
+    insert("other", early, key: "other")
+    read(1)
+    # Reads begin behind the one that was handed over, some time after.
+    teller = session("SELECT 1")
+    150.times { teller.exec("NOTIFY chaton_outbox; SELECT pg_sleep(0.02)") }
+    late.exec("COMMIT")
+    insert("second", session("BEGIN"))
+    20.times { teller.exec("NOTIFY chaton_outbox; SELECT pg_sleep(0.01)") }
+    assert_equal(%w[first second], read(3).filter_map { |one| one[:value] if one[:key] == "k" })
   end
 
   def test_a_long_transaction_holds_rows_up_and_is_named
@@ -237,6 +268,19 @@ class OutboxTest < Minitest::Test
   def restart_database
     @server.kill
     @server.start
+  end
+
+  # @return [PG::Connection]
+  def session(sql)
+    pg = PG.connect(host: @server.dir, user: PostgresServer::USER, dbname: @database)
+    (@sessions ||= []) << pg
+    pg.tap { pg.exec(sql) }
+  end
+
+  # Stores a record, and commits.
+  def insert(value, session, key: "k")
+    Chaton.produce(topic, value, key: key, outbox: true, connection: session)
+    session.exec("COMMIT")
   end
 
   def produce(value, key:) = Chaton.produce(topic, value, key: key, outbox: true)

@@ -13,28 +13,29 @@ const ID_HEADER: &[u8] = b"outbox-id";
 /// Age of the oldest row (s) from which a person should look.
 pub(super) const LATE_S: f64 = 60.0;
 
-/// Removes rows that the log has, keeps those that it refuses elsewhere, and reads the next ones.
+/// Removes rows that the log has, keeps those that it refuses elsewhere, and reads the next ones: with the first and the
+/// next number of a transaction that may still run, so that it has at least one row.
 ///
-/// A transaction takes its number with its first write and may commit late, so only rows of transactions below all that
-/// still run are complete; among those the order of `id` is the one in which two transactions have locked what they have in
-/// common. Rows of a database that was restored may have numbers that this server has not reached yet: no transaction
-/// that can be seen here has them.
+/// A transaction takes its number with its first write and may commit late, so rows are complete only below all that
+/// still run. What comes first is the order of `id`, in which two transactions have locked what they have in common: the
+/// numbers of transactions have no such order, so nothing behind a row that is not complete may be taken. Rows of a
+/// database that was restored may have numbers that this server has not reached yet: no transaction that can be seen
+/// here has them.
 pub(super) const ROUND: &str = "
 WITH gone AS (DELETE FROM chaton.outbox WHERE id=ANY($1)),
 refused AS (DELETE FROM chaton.outbox o USING unnest($2, $3) AS u(id, why) WHERE o.id=u.id
     RETURNING o.id, xid, at, uuid, topic, partition, key, value, headers, timestamp_ms, why),
 kept AS (INSERT INTO chaton.outbox_refused(id, xid, at, uuid, topic, partition, key, value, headers, timestamp_ms, why)
     SELECT * FROM refused),
-seen AS MATERIALIZED (SELECT pg_snapshot_xmin(s) AS low, pg_snapshot_xmax(s) AS high FROM pg_current_snapshot() s),
-next AS MATERIALIZED (SELECT * FROM (SELECT *, sum(size) OVER (ORDER BY id) - size AS before FROM (
+seen AS MATERIALIZED (SELECT pg_snapshot_xmin(s) AS low, pg_snapshot_xmax(s) AS high FROM pg_current_snapshot() s)
+SELECT id, topic, partition, key, CASE WHEN complete THEN value END, headers, timestamp_ms, uuid::text, complete,
+low::text::bigint, high::text::bigint
+FROM seen LEFT JOIN (SELECT *, sum(size) OVER (ORDER BY id) - size AS before FROM (
     SELECT id, topic, partition, key, value, headers, timestamp_ms, uuid,
+    xid<(SELECT low FROM seen) OR xid>=(SELECT high FROM seen) AS complete,
     200 + coalesce(octet_length(value), 0) + coalesce(octet_length(key), 0) AS size
-    FROM chaton.outbox WHERE id>$4 AND id<>ALL($5)
-    AND (xid<(SELECT low FROM seen) OR xid>=(SELECT high FROM seen)) ORDER BY id LIMIT $6) picked) sized WHERE before<$7)
-SELECT id, topic, partition, key, value, headers, timestamp_ms, uuid::text FROM next
-UNION ALL SELECT NULL, '', NULL, NULL, NULL, '{}', NULL, '' FROM (SELECT 1 FROM chaton.outbox
-    WHERE (SELECT count(*) FROM next)<$6 AND id>$4 AND id<>ALL($5)
-    AND xid>=(SELECT low FROM seen) AND xid<(SELECT high FROM seen) LIMIT 1) waits";
+    FROM chaton.outbox WHERE id>$4 AND id<>ALL($5) ORDER BY id LIMIT $6) picked) next ON before<$7
+ORDER BY id";
 
 /// The oldest transaction that has written and still runs. One of another database counts, too.
 pub(super) const BLOCKER: &str =
@@ -76,8 +77,11 @@ pub(super) fn insert(records: &[OutboxRecord]) -> String {
     format!("INSERT INTO chaton.outbox({columns}) VALUES {}", rows.join(","))
 }
 
-/// The record of a row, with its id among the headers; `None`: a row that waits for a transaction.
+/// The record of a row, with its id among the headers; `None`: a row that waits for a transaction, or no row.
 pub(super) fn read(row: &Row) -> Option<(i64, OutboxRecord)> {
+    if row.get::<_, Option<bool>>(8) != Some(true) {
+        return None;
+    }
     let parts: Vec<Option<Vec<u8>>> = row.get(5);
     let mut headers: Vec<_> = parts
         .chunks(2)

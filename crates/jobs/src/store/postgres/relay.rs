@@ -38,6 +38,10 @@ const READ_MAX: usize = 1_000;
 const POLL: Duration = Duration::from_secs(1);
 /// The same while rows wait for another transaction to end, whose end nobody tells: from the first to the second.
 const RECHECK: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(250));
+/// Time between two notes of up to where rows are read.
+const FLOOR_EVERY: Duration = Duration::from_millis(250);
+/// Time between two reads of all rows.
+const BEHIND_EVERY: Duration = Duration::from_secs(5);
 /// Time for what was handed over to become durable when the relay ends.
 const END_MAX: Duration = Duration::from_secs(3);
 /// Rows that have waited for a transaction or for the log for so long are told to a person, ...
@@ -208,10 +212,14 @@ struct Session {
     timeout: Duration,
     inbox: Arc<Inbox>,
     flights: BTreeMap<i64, Flight>,
-    /// The last row handed over; the same a while ago, and when. Reads begin behind the older one, since the index has dead
-    /// entries before it. What commits later is found by a look from the beginning.
+    /// Reads begin behind this row, since the index has dead entries before it: there can be no row any more that was
+    /// not seen.
+    floor: i64,
+    /// The last row handed over, when it was noted to become the floor, and the number of the next transaction then: once
+    /// all below that have ended, no smaller `id` can appear.
+    next_floor: (i64, Instant, i64),
     last: i64,
-    floor: (i64, Instant),
+    looked_behind: Instant,
     /// Since when rows wait for another transaction.
     waits_since: Option<Instant>,
     recheck: Duration,
@@ -236,8 +244,10 @@ impl Session {
             timeout: options.answer_timeout,
             inbox,
             flights: BTreeMap::new(),
+            floor: 0,
+            next_floor: (0, now, 0),
             last: 0,
-            floor: (0, now),
+            looked_behind: now,
             waits_since: None,
             recheck: RECHECK.0,
             told_at: None,
@@ -378,20 +388,24 @@ impl Session {
             ));
         }
         let flights: Vec<i64> = self.flights.keys().copied().collect();
-        let now = Instant::now();
-        let looks_behind = self.floor.1.elapsed() >= POLL;
-        let from = if looks_behind { 0 } else { self.floor.0 };
-        if looks_behind && rows > 0 {
-            self.floor = (self.last, now);
+        // A row gets its number just before its transaction has one.
+        let looks_behind = rows > 0 && self.looked_behind.elapsed() >= BEHIND_EVERY;
+        if looks_behind {
+            self.looked_behind = Instant::now();
         }
+        let from = if looks_behind { 0 } else { self.floor };
         let args = args![gone, refused, reasons, from, flights, rows as i64, bytes as i64];
         let found = self.rows(ROUND, args).await?;
         for id in gone.iter().chain(&refused) {
             self.flights.remove(id);
         }
-        let mut next: Vec<_> = found.iter().filter_map(read).collect();
-        let waits = next.len() < found.len();
-        next.sort_unstable_by_key(|(id, _)| *id);
+        // Nothing behind a row that waits is taken.
+        let next: Vec<_> = found.iter().map_while(read).collect();
+        let waits = found.get(next.len()).is_some_and(|row| row.get::<_, Option<i64>>(0).is_some());
+        let read_to = next.last().map_or(i64::MAX, |(id, _)| *id);
+        if let Some(row) = found.first().filter(|_| rows > 0 && !waits) {
+            self.raise_floor(read_to, row.get(9), row.get(10));
+        }
         Ok((next, waits))
     }
 
@@ -405,6 +419,15 @@ impl Session {
         let recheck = self.recheck;
         self.recheck = (2 * recheck).min(RECHECK.1);
         now + recheck
+    }
+
+    /// After a read of all rows between the floor and one of them, from a snapshot with these numbers of transactions.
+    fn raise_floor(&mut self, read_to: i64, low: i64, high: i64) {
+        let (floor, noted, ends_at) = self.next_floor;
+        if read_to >= floor && low >= ends_at && noted.elapsed() >= FLOOR_EVERY {
+            self.floor = floor;
+            self.next_floor = (self.last, Instant::now(), high);
+        }
     }
 
     fn hand(&mut self, outlet: &mut dyn Outlet, id: i64, record: OutboxRecord) {
