@@ -99,6 +99,15 @@ impl Fixture {
         }
     }
 
+    /// Whether the relay has looked for rows so long (s) after the last one was stored.
+    fn has_looked(&self, after_s: f64) -> bool {
+        let last = "SELECT max(at) AS at FROM chaton.outbox";
+        self.sql(&format!(
+            "SELECT count(*) FROM pg_stat_activity, ({last}) last WHERE application_name='chaton outbox'
+            AND query LIKE '%WITH gone%' AND query_start>at+interval '{after_s} s'"
+        )) == "1"
+    }
+
     fn values(&self) -> Vec<String> {
         let log = self.log.0.lock();
         let value = |one: &OutboxRecord| String::from_utf8(one.value.clone().unwrap()).unwrap();
@@ -124,9 +133,7 @@ fn rows_wait_for_a_transaction_that_may_add_one_before_them() {
     it.wait_for("the slow one", || it.sql(&format!("{sleeps} NOT granted")) == "1");
     it.sql(&second);
     let stop = it.relay();
-    let looks = "SELECT count(*) FROM pg_stat_activity, chaton.outbox
-        WHERE application_name='chaton outbox' AND query LIKE '%WITH gone%' AND query_start>at+interval '0.3s'";
-    it.wait_for("it has looked", || it.sql(looks) == "1");
+    it.wait_for("it has looked", || it.has_looked(0.3));
     assert_eq!(it.values(), Vec::<String>::new());
     holder.kill().unwrap();
     holder.wait().unwrap();
@@ -137,6 +144,47 @@ fn rows_wait_for_a_transaction_that_may_add_one_before_them() {
     it.wait_for("both", || it.values().len() == 2);
     assert_eq!(it.values(), ["first", "second"]);
     it.wait_for("they are removed", || it.waiting() == "0");
+    stop();
+}
+
+/// The row of a key is locked before the insert, so the second transaction inserts after the first has committed, although
+/// its number, which it took with another write, is smaller, and that of a third one is between the two.
+#[test]
+fn the_numbers_of_transactions_are_no_order() {
+    let it = Fixture::new();
+    let (first, second) = (it.insert(&[("k", "first")]), it.insert(&[("k", "second")]));
+    let begin = || it.server.transaction(&it.database, "SELECT pg_current_xact_id()");
+    let (early, between) = (begin(), begin());
+    it.sql(&first);
+    early.run(&format!("{second}; COMMIT"));
+    let stop = it.relay();
+    it.wait_for("it has looked", || it.has_looked(0.3));
+    assert_eq!(it.values(), Vec::<String>::new());
+    between.run("COMMIT");
+    it.wait_for("both", || it.values().len() == 2);
+    assert_eq!(it.values(), ["first", "second"]);
+    stop();
+}
+
+/// A row that was sent has a greater number than one that nobody sees yet.
+#[test]
+fn what_nobody_sees_yet_is_not_passed() {
+    let it = Fixture::new();
+    let insert = |record| it.insert(&[record]);
+    let (first, second) = (insert(("k", "first")), insert(("k", "second")));
+    let old = it.server.transaction(&it.database, "SELECT pg_current_xact_id()");
+    let open = it.server.transaction(&it.database, &first);
+    let stop = it.relay();
+    old.run(&format!("{}; COMMIT", insert(("other", "other"))));
+    it.wait_for("the other", || it.values() == ["other"]);
+    // It keeps one row that waits, by which the age of a look is known.
+    it.sql(&insert(("later", "later")));
+    it.wait_for("it has looked for long", || it.has_looked(3.0));
+    open.run(&format!("COMMIT; {second}"));
+    it.wait_for("all", || it.values().len() == 4);
+    let mut values = it.values();
+    values.retain(|value| value != "later");
+    assert_eq!(values, ["other", "first", "second"]);
     stop();
 }
 

@@ -3,7 +3,7 @@
 
 #![allow(dead_code, reason = "the unit tests and the tests of servers use a part each")]
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,6 +18,19 @@ pub struct TestPostgres {
     wrapper: Child,
     pub folder: PathBuf,
     settings: Vec<String>,
+}
+
+/// An open transaction.
+pub struct Transaction(Child);
+
+impl Transaction {
+    /// Runs further statements, then ends the session.
+    pub fn run(mut self, sql: &str) {
+        let mut input = self.0.stdin.take().unwrap();
+        writeln!(input, "{sql};").unwrap();
+        drop(input);
+        assert!(self.0.wait().unwrap().success(), "{sql}");
+    }
 }
 
 /// Starts the server and waits for a line or the end of its input, which comes with the end of the tests.
@@ -93,6 +106,21 @@ impl TestPostgres {
             .args(["-XAtq", "-U", "postgres", "-d", database, "-c", sql, "-h"])
             .arg(&self.folder);
         command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    }
+
+    /// A session with a transaction in which these statements have run.
+    pub fn transaction(&self, database: &str, sql: &str) -> Transaction {
+        let mut psql = Command::new(programs().join("psql"))
+            .args(["-XAtq", "-U", "postgres", "-d", database, "-p", self.port(), "-h"])
+            .arg(&self.folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        writeln!(psql.stdin.as_mut().unwrap(), "BEGIN; {sql}; SELECT 'there';").unwrap();
+        let mut lines = BufReader::new(psql.stdout.as_mut().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap() == "there"), "{sql}");
+        Transaction(psql)
     }
 
     /// A new empty database.
