@@ -54,6 +54,8 @@ class WarmUpTest < ConfigCase
   def test_the_real_rack_lint_accepts_it
     require "rack"
     require "rack/lint"
+    # Rack 2.2's lint does not load it, and takes that for a wrong authority.
+    require "uri"
     app = Rack::Lint.new(->(_env) { [200, { "content-type" => "text/plain" }, ["hello"]] })
     warm_up("warm_up { |client| client.get '/a?b=c'; client.post '/', body: 'x' }", app: app)
     assert_match(/requests=2 failed=0/, @output.string)
