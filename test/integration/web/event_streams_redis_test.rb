@@ -30,7 +30,7 @@ class EventStreamsRedisTest < Minitest::Test
     end)
   RUBY
 
-  def time_limit_s = 60
+  def time_limit_s = 180
 
   def teardown
     super
