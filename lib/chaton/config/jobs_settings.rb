@@ -72,8 +72,8 @@ module Chaton
     # Makes {JobsSettings} from option values.
     class JobsBuilder
       # Options that an application may set with the store in Ruby.
-      IN_RUBY = (Options.in(:jobs).select { |option| option.engine == %i[jobs store] }.map(&:name) + %i[store] -
-                 %i[format store_listen]).freeze
+      IN_RUBY = [:store, *Options.in(:jobs).select { |option| option.engine == %i[jobs store] }.map(&:name) -
+        %i[format store_listen]].freeze
       # Lease on Redis and PostgreSQL, where only heartbeats tell that a machine has died.
       REDIS_LEASE_S = 15.0
       # Lease on SQLite, where the kernel tells of dead processes, and all of them may wait for a slow disk.
