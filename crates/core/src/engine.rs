@@ -65,6 +65,10 @@ pub trait Feed<W>: Send + Sync + 'static {
         0
     }
 
+    /// Has `told` called whenever a thread has become one of [`Feed::idle_threads`] and found nothing to run, which is
+    /// a moment after its last work has ended. It is called by that thread and must not block.
+    fn on_idle_thread(&self, _told: Box<dyn Fn() + Send + Sync>) {}
+
     /// Asks for a report about work that runs past its time.
     fn report_late(&self, _id: u64) {}
 
@@ -108,6 +112,10 @@ impl<W: Work> Feed<W> for PoolFeed<W> {
 
     fn idle_threads(&self) -> usize {
         self.pool.idle_threads()
+    }
+
+    fn on_idle_thread(&self, told: Box<dyn Fn() + Send + Sync>) {
+        self.pool.on_idle_thread(told);
     }
 
     fn report_late(&self, id: u64) {

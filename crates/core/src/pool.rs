@@ -20,7 +20,7 @@ mod state;
 pub mod thread;
 pub mod thread_record;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -132,6 +132,8 @@ pub struct Pool {
     pub(crate) armed: AtomicBool,
     /// After this time without work (ns), the support thread gets an event; 0 for never.
     idle_timer_ns: AtomicU64,
+    /// See [`Pool::on_idle_thread`].
+    pub(crate) idle_told: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 /// Ends the waits of these threads.
@@ -164,6 +166,7 @@ impl Pool {
             event_fd,
             armed: AtomicBool::new(false),
             idle_timer_ns: AtomicU64::new(0),
+            idle_told: OnceLock::new(),
         }))
     }
 
@@ -237,6 +240,12 @@ impl Pool {
         let waiting = state.queue.drain(role);
         self.publish(&state);
         waiting
+    }
+
+    /// Has `told` called by each thread whose work has ended and that finds none; one engine of a pool may ask for it.
+    pub fn on_idle_thread(&self, told: Box<dyn Fn() + Send + Sync>) {
+        // A second engine of this role is that of a test.
+        let _ = self.idle_told.set(told);
     }
 
     /// Threads that run nothing, including those that may still be started. Where all of

@@ -84,6 +84,10 @@ impl Engine {
         }
         let watch = factory.watch();
         let _ = state.watch.set(watch.interrupter());
+        let told = Arc::downgrade(&state);
+        state.feed.on_idle_thread(Box::new(move || {
+            told.upgrade().into_iter().for_each(|state| state.note_idle_thread());
+        }));
         let fetcher = Fetcher::new(&state, factory.store(), Rng::new());
         let maintenance = Maintenance::new(&state, factory.store(), is_local(factory.address()));
         let watcher = Watcher::new(&state, watch);

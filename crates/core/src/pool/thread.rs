@@ -93,7 +93,8 @@ impl PoolThread {
             // It was parked for too long.
             return Take::Leave;
         }
-        if let Some((role, since_ns)) = self.current.take() {
+        let ended = self.current.take();
+        if let Some((role, since_ns)) = ended {
             state.finish(role, now);
             if let Some(since_ns) = since_ns {
                 let cpu_ns = || self.thread.probe.cpu_ns().unwrap_or(0);
@@ -135,6 +136,9 @@ impl PoolThread {
         drop(self.thread.run(work));
         unpark(woken);
         expired.into_iter().for_each(|work| work.release());
+        if ended.is_some() && !matches!(taken, Take::Work(_)) {
+            self.pool.idle_told.get().into_iter().for_each(|told| told());
+        }
         taken
     }
 

@@ -397,6 +397,7 @@ impl Fetcher {
     /// Waits until there may be something to do.
     fn wait(&self, mut locked: MutexGuard<'_, LockedState>) {
         self.state.fetcher_waits.store(true, Ordering::SeqCst);
+        self.state.thread_wanted.store(self.state.may_claim(&locked), Ordering::SeqCst);
         if !self.has_work(&locked) {
             match self.wait_time(&locked) {
                 Some(time) => {
@@ -406,6 +407,7 @@ impl Fetcher {
             }
         }
         self.state.fetcher_waits.store(false, Ordering::SeqCst);
+        self.state.thread_wanted.store(false, Ordering::SeqCst);
         self.state.counters.fetcher_wakeups.fetch_add(1, Ordering::Relaxed);
     }
 

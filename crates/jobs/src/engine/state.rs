@@ -173,6 +173,8 @@ pub struct EngineState {
     pub(super) idle_wait: IdleWait,
     /// The fetcher waits (set under the mutex).
     pub(super) fetcher_waits: AtomicBool,
+    /// It waits and would claim for a thread that is idle. A thread is so only a moment after its job has ended.
+    pub(super) thread_wanted: AtomicBool,
     /// Claimed from queues, not started.
     pub(super) unstarted: AtomicUsize,
     /// Due jobs claimed for client middleware, not started.
@@ -223,6 +225,7 @@ impl EngineState {
             maintenance_cond: Condvar::new(),
             idle_wait: IdleWait::default(),
             fetcher_waits: AtomicBool::new(false),
+            thread_wanted: AtomicBool::new(false),
             unstarted: AtomicUsize::new(0),
             due_unstarted: AtomicUsize::new(0),
             due_refused: AtomicU64::new(u64::MAX),
@@ -253,6 +256,14 @@ impl EngineState {
     pub(super) fn wake_fetcher(&self) {
         self.locked.lock().queues_empty = false;
         self.fetcher_cond.notify_one();
+    }
+
+    /// A thread has become idle.
+    pub(super) fn note_idle_thread(&self) {
+        if self.thread_wanted.load(Ordering::SeqCst) {
+            let _held = self.locked.lock();
+            self.fetcher_cond.notify_one();
+        }
     }
 
     /// Ends the pauses of the fetcher and the maintenance thread.

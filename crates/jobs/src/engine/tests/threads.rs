@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -28,6 +28,9 @@ struct TestPool {
     over: AtomicBool,
     threads: usize,
     running: Mutex<usize>,
+    /// Time between the end of a job and that of its turn, in which the thread is not idle yet.
+    rest: Duration,
+    idle_told: OnceLock<Box<dyn Fn() + Send + Sync>>,
     done: Mutex<Vec<String>>,
     lines: Mutex<Vec<String>>,
 }
@@ -37,12 +40,22 @@ impl TestPool {
         threads: usize,
         body: impl Fn(&Job) -> Outcome + Send + Sync + 'static,
     ) -> (Arc<Self>, Vec<JoinHandle<()>>) {
+        Self::start_with_rest(threads, Duration::ZERO, body)
+    }
+
+    fn start_with_rest(
+        threads: usize,
+        rest: Duration,
+        body: impl Fn(&Job) -> Outcome + Send + Sync + 'static,
+    ) -> (Arc<Self>, Vec<JoinHandle<()>>) {
         let pool = Arc::new(Self {
             jobs: Mutex::default(),
             submitted: Condvar::new(),
             over: AtomicBool::new(false),
             threads,
             running: Mutex::new(0),
+            rest,
+            idle_told: OnceLock::new(),
             done: Mutex::default(),
             lines: Mutex::default(),
         });
@@ -75,7 +88,9 @@ impl TestPool {
             let ending = body(&job);
             self.done.lock().push(job.document().jid().to_string());
             job.finish(ending);
+            std::thread::sleep(self.rest);
             *self.running.lock() -= 1;
+            self.idle_told.get().into_iter().for_each(|told| told());
         }
     }
 
@@ -102,6 +117,9 @@ impl Feed<Job> for TestPool {
     }
     fn idle_threads(&self) -> usize {
         self.threads - *self.running.lock()
+    }
+    fn on_idle_thread(&self, told: Box<dyn Fn() + Send + Sync>) {
+        let _ = self.idle_told.set(told);
     }
     fn warn(&self, line: &str) {
         self.lines.lock().push(line.to_string());
@@ -139,6 +157,22 @@ fn runs_ten_thousand_jobs_each_once() {
     let left = store.stats().unwrap();
     assert_eq!((left.processed, left.in_flight, left.enqueued), (10_000, 0, 0));
     assert!(store.owners().unwrap().is_empty(), "the owner is removed");
+    pool.end(handles);
+}
+
+/// The only thread takes its time before it is idle again, and the jobs are too long for any to be claimed ahead.
+#[test]
+fn a_thread_that_is_idle_late_gets_the_next_job() {
+    let mut store = factory("threads-late").store();
+    (0..4).for_each(|n| push(&mut *store, "low", &format!("j{n}"), "", None));
+    let rest = Duration::from_millis(60);
+    let (pool, handles) = TestPool::start_with_rest(1, rest, |_| {
+        std::thread::sleep(Duration::from_millis(60));
+        Outcome::Ack
+    });
+    let engine = started(config(), "threads-late", &pool);
+    until("all jobs done", || pool.done.lock().len() == 4);
+    engine.stop();
     pool.end(handles);
 }
 
