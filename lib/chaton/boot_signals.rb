@@ -14,8 +14,9 @@ module Chaton
       def hold
         return if @held
 
-        @held = []
-        NAMES.each { |name| trap(name) { @held << name if @held.size < HELD_MAX } }
+        # A trap may run once more when what follows it has begun: it must not find nil.
+        held = @held = []
+        NAMES.each { |name| trap(name) { held << name if held.size < HELD_MAX } }
       end
 
       # Gives them to the queue of the main process, which has set its traps. What it does not handle gets its default
@@ -31,18 +32,18 @@ module Chaton
 
       # Ends it for a command that is no server: the default actions follow.
       def release
-        held, @held = @held, nil
-        return unless held
+        return unless @held
 
         NAMES.each { |name| trap(name, "DEFAULT") }
+        held, @held = @held, nil
         held.uniq.each { |name| Process.kill(name, Process.pid) }
       end
 
       # Call before this process executes the program again: an ignored signal stays ignored until {.hold}. None is
       # missed, because code, configuration and output files are read after it.
       def ignore
-        @held = nil
         NAMES.each { |name| trap(name, "IGNORE") }
+        @held = nil
       end
     end
   end
