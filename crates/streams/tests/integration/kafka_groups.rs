@@ -243,7 +243,8 @@ fn a_commit_of_a_removed_member_fails() {
         std::thread::sleep(Duration::from_millis(1_500));
         let mut events = Vec::new();
         member.member.poll(&mut events);
-        lost = events.iter().any(|event| matches!(event, MemberEvent::Lost(_)));
+        // On a busy machine it may have come back by then, and be put out again.
+        lost = matches!(events.last(), Some(MemberEvent::Lost(_)));
         lost
     });
     let error = member.member.commit(&[commit(&topic, 0, 1, "")], true).unwrap_err();
