@@ -208,56 +208,7 @@ impl ChunkBuilder {
     }
 }
 
-/// A record to be written.
-#[derive(Clone, Copy, Debug)]
-pub struct NewRecord<'a> {
-    /// Its topic.
-    pub topic: &'a str,
-    /// Its partition; `None`: by the hash of its key like Kafka's Java clients (murmur2), without a
-    /// key in turn.
-    pub partition: Option<i32>,
-    /// Its key.
-    pub key: Option<&'a [u8]>,
-    /// Its value; `None` is a tombstone.
-    pub value: Option<&'a [u8]>,
-    /// Its headers.
-    pub headers: &'a [(&'a [u8], Option<&'a [u8]>)],
-    /// Milliseconds since 1970; `None`: now.
-    pub timestamp_ms: Option<i64>,
-}
-
-/// A record to be written, with its own copy of the bytes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OwnedRecord {
-    /// Its topic.
-    pub topic: String,
-    /// Its partition; `None`: by its key.
-    pub partition: Option<i32>,
-    /// Its key.
-    pub key: Option<Vec<u8>>,
-    /// Its value; `None` is a tombstone.
-    pub value: Option<Vec<u8>>,
-    /// Its headers.
-    pub headers: Vec<(Vec<u8>, Option<Vec<u8>>)>,
-    /// Milliseconds since 1970; `None`: now.
-    pub timestamp_ms: Option<i64>,
-}
-
-impl OwnedRecord {
-    /// Calls `then` with the borrowed record.
-    pub fn with<R>(&self, then: impl FnOnce(&NewRecord<'_>) -> R) -> R {
-        let headers: Vec<_> =
-            self.headers.iter().map(|(name, value)| (&name[..], value.as_deref())).collect();
-        then(&NewRecord {
-            topic: &self.topic,
-            partition: self.partition,
-            key: self.key.as_deref(),
-            value: self.value.as_deref(),
-            headers: &headers,
-            timestamp_ms: self.timestamp_ms,
-        })
-    }
-}
+pub use chaton_core::outbox::{NewRecord, OwnedRecord};
 
 #[cfg(test)]
 mod tests {

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use chaton_core::outbox::{Delivery, OnDelivery, OutboxRecord, Outlet};
+use chaton_core::outbox::{Delivery, OnDelivery, Outlet, OwnedRecord};
 use chaton_jobs::store::{self, StoreOptions};
 use chaton_streams::log::{self, ErrorKind, LogError, Producer, RecordLog};
 use chaton_streams::receipt::Receipt;
-use chaton_streams::record::OwnedRecord;
 use chaton_streams::settings::LogSettings;
 use chaton_streams::shared_producer::SharedProducer;
 use magnus::typed_data::Obj;
@@ -44,9 +43,7 @@ impl LogOutlet {
 }
 
 impl Outlet for LogOutlet {
-    fn send(&mut self, record: OutboxRecord, done: OnDelivery) {
-        let OutboxRecord { topic, partition, key, value, headers, timestamp_ms } = record;
-        let record = OwnedRecord { topic, partition, key, value, headers, timestamp_ms };
+    fn send(&mut self, record: OwnedRecord, done: OnDelivery) {
         let receipt = Arc::new(Receipt::with_callback(1, move |receipt| {
             done(receipt.failures().pop().map_or(Delivery::Written, |(_, error)| delivery(error)));
         }));
@@ -90,11 +87,7 @@ fn insert(jobs: Obj<RbJobsClient>, rows: RArray) -> Result<String, Error> {
     let topic = rows.first().map_or_else(String::new, |row| row.owned().topic);
     let span = traces::produced("chaton", &topic, rows.len())?;
     rows.iter_mut().for_each(|row| row.pass_on(span.as_ref()));
-    let record = |row: &RubyRecord| {
-        let OwnedRecord { topic, partition, key, value, headers, timestamp_ms } = row.owned();
-        OutboxRecord { topic, partition, key, value, headers, timestamp_ms }
-    };
-    let records: Vec<_> = rows.iter().map(record).collect();
+    let records: Vec<_> = rows.iter().map(RubyRecord::owned).collect();
     let made = jobs.own(|own| own.outbox(&records));
     span.into_iter().for_each(|span| span.end(&made));
     made

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use chaton_core::outbox::{OutboxRecord, Outlet};
+use chaton_core::outbox::{Outlet, OwnedRecord};
 
 use super::types::*;
 use super::StoreError;
@@ -222,7 +222,7 @@ pub trait OwnTransactions {
     ///
     /// # Errors
     /// `Refused` where there can be no relay.
-    fn outbox(&self, records: &[OutboxRecord]) -> Result<String>;
+    fn outbox(&self, records: &[OwnedRecord]) -> Result<String>;
 
     /// Wakes those that wait for jobs of these queues, or for rows of the outbox; after the COMMIT.
     fn announce(&mut self, queues: &[&str], outbox: bool) -> Result<()>;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::postgres_server::TestPostgres;
-use chaton_core::outbox::{Delivery, OnDelivery, OutboxRecord, Outlet};
+use chaton_core::outbox::{Delivery, OnDelivery, Outlet, OwnedRecord};
 use chaton_jobs::store::{open, StoreOptions};
 use parking_lot::Mutex;
 
@@ -14,7 +14,7 @@ const WAIT: Duration = Duration::from_secs(60);
 /// What a log has, and what becomes of a value that it gets.
 #[derive(Default)]
 struct Log {
-    records: Vec<OutboxRecord>,
+    records: Vec<OwnedRecord>,
     fails: HashSet<String>,
     refuses: HashSet<String>,
 }
@@ -23,7 +23,7 @@ struct Log {
 struct Memory(Arc<Mutex<Log>>);
 
 impl Outlet for Memory {
-    fn send(&mut self, record: OutboxRecord, done: OnDelivery) {
+    fn send(&mut self, record: OwnedRecord, done: OnDelivery) {
         let mut log = self.0.lock();
         let value = String::from_utf8(record.value.clone().unwrap()).unwrap();
         let end = if log.fails.remove(&value) {
@@ -74,12 +74,12 @@ impl Fixture {
 
     /// The statement that stores records, each a key and a value.
     fn insert(&self, records: &[(&str, &str)]) -> String {
-        let record = |(key, value): &(&str, &str)| OutboxRecord {
+        let record = |(key, value): &(&str, &str)| OwnedRecord {
             topic: "t".into(),
             key: Some(key.as_bytes().into()),
             value: Some(value.as_bytes().into()),
             headers: vec![(b"n".to_vec(), None)],
-            ..OutboxRecord::default()
+            ..OwnedRecord::default()
         };
         let records: Vec<_> = records.iter().map(record).collect();
         let mut store = open(&self.options()).unwrap().store();
@@ -110,7 +110,7 @@ impl Fixture {
 
     fn values(&self) -> Vec<String> {
         let log = self.log.0.lock();
-        let value = |one: &OutboxRecord| String::from_utf8(one.value.clone().unwrap()).unwrap();
+        let value = |one: &OwnedRecord| String::from_utf8(one.value.clone().unwrap()).unwrap();
         log.records.iter().map(value).collect()
     }
 
@@ -197,7 +197,7 @@ fn rows_behind_a_failed_one_of_their_key_are_sent_again() {
     it.wait_for("all", || it.values().len() == 6 && it.waiting() == "0");
     assert_eq!(it.values(), ["a2", "b1", "a3", "a1", "a2", "a3"]);
     let log = it.log.0.lock();
-    let id = |one: &OutboxRecord| one.headers[1].clone();
+    let id = |one: &OwnedRecord| one.headers[1].clone();
     let ids: HashSet<_> = log.records.iter().map(id).collect();
     assert_eq!((ids.len(), &log.records[0].headers[0]), (4, &(b"n".to_vec(), None)));
     assert_eq!(id(&log.records[0]), id(&log.records[4]));

@@ -1,6 +1,6 @@
 //! The rows of the outbox: records that transactions of the application have stored for a log.
 
-use chaton_core::outbox::OutboxRecord;
+use chaton_core::outbox::OwnedRecord;
 use tokio_postgres::Row;
 
 use super::connection::{args, Call};
@@ -55,7 +55,7 @@ pub(super) fn blocked(row: Option<&Row>) -> String {
 }
 
 /// The statement that stores these records.
-pub(super) fn insert(records: &[OutboxRecord]) -> String {
+pub(super) fn insert(records: &[OwnedRecord]) -> String {
     let bytes = |value: &Option<Vec<u8>>| value.as_deref().map_or("NULL".into(), hexadecimal);
     let rows = records.iter().map(|record| {
         let parts =
@@ -78,7 +78,7 @@ pub(super) fn insert(records: &[OutboxRecord]) -> String {
 }
 
 /// The record of a row, with its id among the headers; `None`: a row that waits for a transaction, or no row.
-pub(super) fn read(row: &Row) -> Option<(i64, OutboxRecord)> {
+pub(super) fn read(row: &Row) -> Option<(i64, OwnedRecord)> {
     if row.get::<_, Option<bool>>(8) != Some(true) {
         return None;
     }
@@ -91,7 +91,7 @@ pub(super) fn read(row: &Row) -> Option<(i64, OutboxRecord)> {
         })
         .collect();
     headers.push((ID_HEADER.into(), Some(row.get::<_, String>(7).into_bytes())));
-    let record = OutboxRecord {
+    let record = OwnedRecord {
         topic: row.get(1),
         partition: row.get(2),
         key: row.get(3),

@@ -2,7 +2,7 @@
 //! Values are written out because a connection behind a bouncer may have no parameters, and drivers pass them in
 //! different ways.
 
-use chaton_core::outbox::OutboxRecord;
+use chaton_core::outbox::OwnedRecord;
 
 use super::connection::{args, NOW};
 use super::limits::lock_part;
@@ -74,7 +74,7 @@ impl OwnTransactions for PostgresStore {
         Ok(row.map(|row| row.get(0)))
     }
 
-    fn outbox(&self, records: &[OutboxRecord]) -> Result<String> {
+    fn outbox(&self, records: &[OwnedRecord]) -> Result<String> {
         if self.listens() {
             return Ok(outbox::insert(records));
         }

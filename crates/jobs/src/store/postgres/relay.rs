@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use chaton_core::backoff::Backoff;
 use chaton_core::log;
-use chaton_core::outbox::{Delivery, OutboxRecord, Outlet};
+use chaton_core::outbox::{Delivery, Outlet, OwnedRecord};
 use parking_lot::Mutex;
 use tokio::runtime::Runtime;
 use tokio::sync::{watch, Notify};
@@ -378,7 +378,7 @@ impl Session {
         &mut self,
         ended: Ended,
         (rows, bytes): (usize, usize),
-    ) -> Result<(Vec<(i64, OutboxRecord)>, bool)> {
+    ) -> Result<(Vec<(i64, OwnedRecord)>, bool)> {
         let Ended { gone, refused, reasons } = ended;
         if let (Some(id), Some(why)) = (refused.first(), reasons.first()) {
             let count = refused.len();
@@ -430,7 +430,7 @@ impl Session {
         }
     }
 
-    fn hand(&mut self, outlet: &mut dyn Outlet, id: i64, record: OutboxRecord) {
+    fn hand(&mut self, outlet: &mut dyn Outlet, id: i64, record: OwnedRecord) {
         let inbox = self.inbox.clone();
         let place = record.key.as_deref().map_or(record.partition.map(|_| &b""[..]), Some);
         let key = place.map(|key| {
@@ -476,7 +476,7 @@ fn note(flights: &mut BTreeMap<i64, Flight>, settled: Vec<(i64, Delivery)>) -> O
     failed
 }
 
-fn size(record: &OutboxRecord) -> usize {
+fn size(record: &OwnedRecord) -> usize {
     let length = |part: &Option<Vec<u8>>| part.as_ref().map_or(0, Vec::len);
     200 + length(&record.key) + length(&record.value)
 }
