@@ -17,9 +17,10 @@ module Bench
       # @param port [Integer]
       # @param count [Integer]
       # @param streams [Integer] client N reads stream N, modulo this
-      def initialize(port, count, streams)
+      # @param stale [Boolean] whether they come back without a valid position
+      def initialize(port, count, streams, stale: false)
         build unless FileUtils.uptodate?(PROGRAM, [SOURCE])
-        @out = IO.popen([PROGRAM, port.to_s, count.to_s, streams.to_s], "r+")
+        @out = IO.popen([PROGRAM, *[port, count, streams, stale ? 1 : 0].map(&:to_s)], "r+")
         line = Timeout.timeout(OPEN_LIMIT_S) { @out.gets }
         raise "not all streams were opened: #{line.inspect}" unless line&.start_with?("open ")
       rescue Timeout::Error
@@ -35,6 +36,8 @@ module Bench
       end
 
       def close
+        return if @out.closed?
+
         Process.kill(:KILL, @out.pid)
         @out.close
       end

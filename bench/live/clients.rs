@@ -1,10 +1,10 @@
 //! Clients of event streams: one thread holds thousands of connections, and reads what they get.
-//! Usage: `clients PORT COUNT STREAMS`; client N asks for `/s/N`, modulo STREAMS.
+//! Usage: `clients PORT COUNT STREAMS STALE`; client N asks for `/s/N`, modulo STREAMS.
 //!
 //! It prints `open SECONDS` once all have got their response. Each message is `SEQUENCE NANOSECONDS`: its number among
 //! those of its stream, from 0 on, and the monotonic time at which it was said. For each line on its standard input it
 //! prints what came since the last one, as JSON. A connection that ends is made again after the time that the server has
-//! asked for, with the id of its last event, as browsers do.
+//! asked for, with the id of its last event, as browsers do; if STALE is 1, with an id that the server has not signed.
 #![deny(missing_docs)]
 
 use std::collections::BTreeMap;
@@ -97,6 +97,7 @@ struct Seen {
 struct Clients {
     port: u16,
     streams: usize,
+    stale: bool,
     epoll: Epoll,
     all: Vec<Client>,
     seen: Seen,
@@ -113,7 +114,10 @@ impl Clients {
             client.connects_at = Some(Instant::now() + Duration::from_millis(100));
             return;
         };
-        let id = String::from_utf8_lossy(&client.id);
+        let id = match self.stale && !client.id.is_empty() {
+            true => "stale".into(),
+            false => String::from_utf8_lossy(&client.id),
+        };
         let id = if id.is_empty() { String::new() } else { format!("Last-Event-ID: {id}\r\n") };
         let stream = at % self.streams;
         let request = format!(
@@ -245,14 +249,18 @@ impl Clients {
 fn main() {
     let numbers: Vec<usize> =
         env::args().skip(1).map(|word| word.parse().expect("a number")).collect();
-    let [port, count, streams] = numbers[..] else { panic!("usage: clients PORT COUNT STREAMS") };
+    let [port, count, streams, stale] = numbers[..] else {
+        panic!("usage: clients PORT COUNT STREAMS STALE")
+    };
     // SAFETY: it has no pointers.
     let epoll = Epoll(unsafe { epoll_create1(0) });
     epoll.add(0, u64::MAX);
     let all = (0..count).map(|_| Client::default()).collect();
     let port = u16::try_from(port).expect("a port");
-    let mut clients = Clients { port, streams, epoll, all, seen: Seen::default(), open: 0 };
+    let stale = stale == 1;
+    let mut clients = Clients { port, streams, stale, epoll, all, seen: Seen::default(), open: 0 };
     let (began, mut opened, mut connected) = (Instant::now(), false, 0);
+    let mut looked_at = began;
     let mut events = vec![Event { flags: 0, key: 0 }; EVENTS_MAX];
     let mut buffer = vec![0; 64 * 1024];
     loop {
@@ -274,9 +282,12 @@ fn main() {
             }
         }
         let now = Instant::now();
-        for at in 0..connected {
-            if clients.all[at].connects_at.is_some_and(|due| due <= now) {
-                clients.connect(at);
+        if now - looked_at >= Duration::from_millis(TICK_MS as u64) {
+            looked_at = now;
+            for at in 0..connected {
+                if clients.all[at].connects_at.is_some_and(|due| due <= now) {
+                    clients.connect(at);
+                }
             }
         }
         if !opened && clients.open == count {

@@ -11,13 +11,17 @@ module Bench
 
     # Chaton with a log of its own.
     class LiveChaton < Chaton
-      def initialize(**given)
+      # @param app [String] a file of apps/
+      # @param ping_s [Integer] between two comments of an idle stream
+      def initialize(app: "chaton.ru", ping_s: 20, **given)
         super(config: File.join(APPS, "chaton.rb"), **given)
+        @app = File.join(APPS, app)
+        @ping_s = ping_s
       end
 
       def start
         @folder = Dir.mktmpdir("chaton-bench-live")
-        super(File.join(APPS, "chaton.ru"))
+        super(@app)
       end
 
       # @return [Process::Waiter] says messages from a process of its own
@@ -27,7 +31,8 @@ module Bench
         Process.detach(Process.spawn(environment, *command, chdir: File.dirname(APPS), out:, err: out))
       end
 
-      def command_line = super(File.join(APPS, "chaton.ru"))
+      def tls? = @tls
+      def command_line = "BENCH_WORKERS=#{@workers} BENCH_PING_S=#{@ping_s} BENCH_STORE=FILE #{super(@app)}"
 
       def stop
         super
@@ -37,15 +42,26 @@ module Bench
       private
 
       def environment
-        super.merge("BENCH_WORKERS" => @workers.to_s, "BENCH_STORE" => File.join(@folder.to_s, "live.db"),
+        super.merge("BENCH_WORKERS" => @workers.to_s, "BENCH_PING_S" => @ping_s.to_s,
+                    "BENCH_STORE" => File.join(@folder.to_s, "live.db"),
                     "CHATON_CONFIG" => File.join(APPS, "chaton.rb"))
       end
     end
 
-    # Sockets that Puma hands over, and a thread of the application that writes to them.
+    # An application on Puma.
     class LivePuma < Puma
-      def start = super(File.join(APPS, "puma.ru"))
-      def command_line = super(File.join(APPS, "puma.ru"))
+      # @param name [String] what is added to the server's
+      # @param app [String] a file of apps/
+      def initialize(name: nil, app: "puma.ru", **given)
+        super(**given)
+        @name = name
+        @app = File.join(APPS, app)
+      end
+
+      def name = ["puma", @name].compact.join(" ")
+      def tls? = false
+      def start = super(@app)
+      def command_line = super(@app)
     end
   end
 end

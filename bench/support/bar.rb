@@ -27,7 +27,9 @@ module Bench
                    read_ahead_mb: "over idle", grown_mb: "memory of the clients", threads: "threads",
                    spread_ms: "first to last", deliveries: "deliveries/s", p50_ms: "p50",
                    missed: "missed messages", unreceived: "messages not received", repeated: "repeated",
-                   gaps: "gaps", back_p99_ms: "back after p99", back_max_ms: "at most",
+                   gaps: "gaps", unreturned: "clients that stayed away", lost_connections: "lost connections",
+                   alone_rps: "requests/s alone", kept: "of the requests alone",
+                   back_p99_ms: "back after p99", back_max_ms: "at most",
                    failed: "failed requests", lost: "lost jobs",
                    cut: "failed by a kill", requests: "requests", responses: "responses",
                    different: "different", deployed_mb: "after the deploys" }.freeze

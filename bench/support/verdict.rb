@@ -6,9 +6,9 @@ module Bench
   # The medians of a case's raw results by server, and whether each bar was met.
   class Verdict
     # Metrics of which the greater figure is the better one.
-    GREATER = %w[rate ideal rps steady_rps beside_rps jobs_per_s work_per_cpu_s full_rate mps deliveries].freeze
+    GREATER = %w[rate ideal rps steady_rps beside_rps jobs_per_s work_per_cpu_s full_rate mps deliveries kept].freeze
     # One round is enough to fail these, so they are not shown by their median.
-    WORST = %w[failed cut lost different missed unreceived repeated gaps].freeze
+    WORST = %w[failed cut lost different missed unreceived repeated gaps unreturned].freeze
 
     # `failed` has the labels of servers with failed slices, `errors` their messages.
     attr_reader :raw, :a_case, :failed, :errors

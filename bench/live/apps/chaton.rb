@@ -3,4 +3,7 @@
 workers Integer(ENV.fetch("BENCH_WORKERS"))
 threads 5, 5
 web { connections_max 20_000 }
-live { store "sqlite://#{ENV.fetch("BENCH_STORE")}" }
+live do
+  store "sqlite://#{ENV.fetch("BENCH_STORE")}"
+  ping_s Float(ENV.fetch("BENCH_PING_S"))
+end

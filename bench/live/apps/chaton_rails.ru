@@ -1,0 +1,12 @@
+# frozen_string_literal: true
+
+require "chaton"
+require_relative "rails_app"
+
+SPEAKER = Speaker.new { |stream, text| Chaton.broadcast("s/#{stream}", text) }
+
+class StreamsController < ActionController::Base
+  def show = render_event_stream("s/#{params[:id]}")
+end
+
+run Rails.application
