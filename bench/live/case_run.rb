@@ -105,9 +105,9 @@ module Bench
         Process.kill(:KILL, worker(server))
         hello = OpenLoop.new(server.url("/"), rate: HELLO_RATE, seconds: @case.seconds).run
         seen = clients.read(settle_s: 5)
-        { **hello.slice(:p50_ms, :p99_ms, :max_ms, :offered, :errors), cut: hello[:errors].values.sum,
-          unreturned: @case.connections - seen[:open].to_i,
-          **seen.slice(:lost_connections, :back_p50_ms, :back_p99_ms, :back_max_ms, :refused) }
+        figures = { cut: hello[:errors].values.sum, unreturned: @case.connections - seen[:open].to_i }
+        figures.merge(hello.slice(:p50_ms, :p99_ms, :max_ms, :offered, :errors),
+                      seen.slice(:lost_connections, :back_p50_ms, :back_p99_ms, :back_max_ms, :refused))
       end
 
       # The same load before, while, and after there are clients, so that another machine's minute does not count.

@@ -11,11 +11,11 @@ module Bench
     # `bin/bench live`; Bench::Run calls its methods.
     module Suite
       NOTES = <<~TEXT
-        10,000 clients of event streams in one process, on the machine of the server, which has one process and 5 threads.
-        Beside it is an application on Puma that keeps the sockets which it gets (`rack.hijack`, as bodies with `call`)
-        and writes to them from one thread: nothing is kept, and nobody comes back. Bodies with `call` that wait for their
-        messages hold a thread each, and ActionController::Live two: these have 1,000 clients. A message has the time at
-        which it was said. Memory is what the clients add (PSS).
+        10,000 clients of event streams in one process, on the machine of the server, which has one process and 5
+        threads. Beside it is an application on Puma that keeps the sockets which it gets (`rack.hijack`, as bodies with
+        `call`) and writes to them from one thread: nothing is kept, and nobody comes back. Bodies with `call` that wait
+        for their messages hold a thread each, and ActionController::Live two: these have 1,000 clients. A message has
+        the time at which it was said. Memory is what the clients add (PSS).
       TEXT
       # Limits of --quick: a run for orientation, too short to be cited.
       QUICK = { rounds: 1, seconds: 30 }.freeze

@@ -3,6 +3,7 @@
 require_relative "queues"
 require_relative "rails_app"
 
+# Holds a thread of its own, beside that of Puma.
 class StreamsController < ActionController::Base
   include ActionController::Live
 

@@ -11,7 +11,8 @@ class App < Rails::Application
   config.eager_load = true
   config.secret_key_base = "0" * 64
   config.hosts.clear
-  config.logger = ActiveSupport::Logger.new($stderr, level: Logger::WARN)
+  config.log_level = :warn
+  config.logger = ActiveSupport::Logger.new($stderr)
   config.active_support.deprecation = :silence
 end
 
