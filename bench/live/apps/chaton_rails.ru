@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-require "chaton"
 require_relative "rails_app"
+require "chaton"
 
 SPEAKER = Speaker.new { |stream, text| Chaton.broadcast("s/#{stream}", text) }
 
