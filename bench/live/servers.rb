@@ -63,5 +63,23 @@ module Bench
       def start = super(@app)
       def command_line = super(@app)
     end
+
+    # Falcon, which Debian does not have: CHATON_BENCH_FALCON names a Ruby file that makes its libraries loadable.
+    class LiveFalcon < Server
+      SETUP = ENV.fetch("CHATON_BENCH_FALCON", nil)
+      APP = File.join(APPS, "falcon.rb")
+
+      # @return [Array<self>]
+      def self.installed = SETUP ? [new] : []
+
+      def name = "falcon"
+      def tls? = false
+      def start = super(APP)
+      def command_line = super(APP)
+
+      private
+
+      def command(app, port) = ["ruby", "-r", SETUP, app, port.to_s]
+    end
   end
 end

@@ -60,7 +60,7 @@ module Bench
       def peers
         threads = "1:1010"
         [LivePuma.new(threads: "5:5"), LivePuma.new(name: "call(stream)", app: "puma_threads.ru", threads:),
-         LivePuma.new(name: "ActionController::Live", app: "puma_rails.ru", threads:)]
+         LivePuma.new(name: "ActionController::Live", app: "puma_rails.ru", threads:), *LiveFalcon.installed]
       end
 
       def kills
