@@ -148,7 +148,13 @@ impl Clients {
             let Some(socket) = &mut self.all[at].socket else { return };
             match socket.read(buffer) {
                 Ok(0) => return self.lose(at),
-                Ok(bytes) => self.take(at, &buffer[..bytes]),
+                Ok(bytes) => {
+                    self.take(at, &buffer[..bytes]);
+                    // What comes behind a short read is another event.
+                    if bytes < buffer.len() {
+                        return;
+                    }
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(_) => return self.lose(at),
             }

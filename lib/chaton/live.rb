@@ -13,6 +13,10 @@ module Chaton
     autoload :Broadcasting, "chaton/live/broadcasting"
     autoload :Client, "chaton/live/client"
 
+    # Time between two lines about the same trouble.
+    NOTED_EVERY_S = 10
+    private_constant :NOTED_EVERY_S
+
     extend ProcessClient
 
     class << self
@@ -34,9 +38,20 @@ module Chaton
       # @param log [Telemetry::Log]
       def serve(plan, engine, log:)
         @engine = engine
+        @log = log
         client if File.exist?(plan.live.file)
-      rescue StoreError => e
-        log.warn("event streams cannot be continued now: #{e.message}")
+      end
+
+      # Tells that streams cannot begin now, not for each of them.
+      #
+      # @param error [StoreError]
+      # @param log [Telemetry::Log]
+      def note_away(error, log)
+        now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+        return if @noted_at && now - @noted_at < NOTED_EVERY_S
+
+        @noted_at = now
+        log.warn("event streams cannot begin now: #{error.message}")
       end
 
       # @return [Client, nil] that of this process, if event streams were used
@@ -52,7 +67,14 @@ module Chaton
       def settled(plan) = plan
 
       def make_client
-        Client.new(configured(:live, "live { }")).tap { |client| client.attach(@engine) if @engine }
+        Client.new(configured(:live, "live { }")).tap { |client| attach(client) if @engine }
+      end
+
+      def attach(client)
+        client.attach(@engine)
+      rescue StoreError => e
+        # The next stream tries it again.
+        @log.warn("event streams cannot be continued now: #{e.message}")
       end
     end
   end

@@ -422,3 +422,75 @@ fn extent(conn: &Connection) -> rusqlite::Result<Extent> {
 fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    /// The log of a new file with these bounds, and that file's folder.
+    fn log(
+        history_messages: u64,
+        history_bytes: u64,
+        history_age: Duration,
+    ) -> (FileLog, tempfile::TempDir) {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = Settings::of_file(dir.path().join("live.db"));
+        (FileLog::new(&Settings { history_messages, history_bytes, history_age, ..settings }), dir)
+    }
+
+    fn add(log: &FileLog, data: &str) {
+        let message = Message::new("name", data, None, None).unwrap();
+        assert!(log.add(&message, Kind::Message).unwrap().is_some());
+    }
+
+    #[test]
+    fn what_is_kept_has_bounds_of_messages_bytes_and_age() {
+        const HOUR: Duration = Duration::from_secs(3600);
+        let (few, _dir) = log(100, 1 << 30, HOUR);
+        (0..1000).for_each(|_| add(&few, "x"));
+        let extent = few.extent().unwrap();
+        assert!((100..=100 + TRIM_SLACK).contains(&extent.messages), "{extent:?}");
+        assert_eq!((extent.last, extent.deleted), (1000, 1000 - extent.messages));
+        let (small, _dir) = log(1 << 30, 10_000, HOUR);
+        (0..100).for_each(|_| add(&small, &"x".repeat(996)));
+        let extent = small.extent().unwrap();
+        assert!((9000..=11_000).contains(&extent.bytes), "{extent:?}");
+        let (young, _dir) = log(1 << 30, 1 << 30, Duration::ZERO);
+        add(&young, "old");
+        let then = now_ms();
+        while now_ms() == then {
+            thread::sleep(Duration::from_millis(1));
+        }
+        add(&young, "new");
+        assert_eq!(young.extent().unwrap().messages, 1);
+    }
+
+    /// With a full file, to free its blocks takes longer than to make another one.
+    #[test]
+    fn a_file_that_another_process_makes_while_the_full_one_is_removed_keeps_its_log() {
+        let full = vec![1; 256 << 20];
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("live.db");
+        std::fs::write(&path, &full).unwrap();
+        std::fs::write(with_suffix(&path, "-wal"), "full").unwrap();
+        let other = thread::spawn({
+            let path = path.clone();
+            move || {
+                while path.exists() {
+                    thread::yield_now();
+                }
+                let conn = Connection::open(&path).unwrap();
+                let made = "PRAGMA synchronous=OFF; PRAGMA journal_mode=WAL; CREATE TABLE new(id);";
+                conn.execute_batch(made).unwrap();
+                conn
+            }
+        });
+        remove(&path);
+        let _conn = other.join().unwrap();
+        let new = Connection::open(&path).unwrap();
+        let count = new.query_row("SELECT count(*) FROM new", [], |row| row.get::<_, i64>(0));
+        assert_eq!(count, Ok(0));
+    }
+}

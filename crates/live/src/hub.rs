@@ -192,7 +192,19 @@ impl Hub {
     /// # Errors
     /// When the log cannot be read.
     pub fn end(&self) -> Result<Position> {
-        Ok(self.log.extent()?.end())
+        Ok(self.reach()?.1)
+    }
+
+    /// The positions before the oldest message and behind the newest one. While the log cannot be reached, it is the last
+    /// one that was read: what comes behind it is sent once that is possible.
+    fn reach(&self) -> Result<(Position, Position)> {
+        match self.log.extent() {
+            Err(error) if error.kind == ErrorKind::Unavailable => {
+                let epoch = self.signer().ok_or(error)?.epoch;
+                Ok((Position { epoch, offset: 0 }, Position { epoch, offset: self.read() }))
+            }
+            extent => extent.map(|extent| (extent.begin(), extent.end())),
+        }
     }
 
     /// Ends all subscriptions of a name, in all processes.
@@ -212,8 +224,8 @@ impl Hub {
     /// When the log cannot be read, or the operating system gives no thread.
     pub fn page_id(self: &Arc<Self>, names: &[&str], at: Option<Position>) -> Result<Vec<u8>> {
         self.open()?;
-        let extent = self.log.extent()?;
-        let at = at.filter(|at| at.epoch == extent.epoch).unwrap_or_else(|| extent.begin());
+        let (begin, _) = self.reach()?;
+        let at = at.filter(|at| at.epoch == begin.epoch).unwrap_or(begin);
         let names: Vec<Arc<str>> = names.iter().map(|name| Arc::from(*name)).collect();
         // It has expired from the beginning.
         let ticket = Ticket::new(&names, RequestDigest::new([]), Some(Duration::ZERO));
@@ -236,16 +248,8 @@ impl Hub {
         client: Client,
     ) -> Result<Admission> {
         self.open()?;
-        let (begin, end) = match self.log.extent() {
-            Ok(extent) => (if wish.history { extent.begin() } else { extent.end() }, extent.end()),
-            Err(error) if error.kind == ErrorKind::Unavailable => {
-                // It gets what comes behind the last message that was read, once the log can be reached again.
-                let epoch = self.signer().ok_or(error)?.epoch;
-                let read = Position { epoch, offset: self.read() };
-                (Position { offset: if wish.history { 0 } else { read.offset }, ..read }, read)
-            }
-            Err(error) => return Err(error),
-        };
+        let (begin, end) = self.reach()?;
+        let begin = if wish.history { begin } else { end };
         let names: Vec<Arc<str>> = names.iter().map(|name| Arc::from(*name)).collect();
         let known = wish.last_id.and_then(|id| self.signer()?.position(id, &names));
         let mut ticket = Ticket::new(&names, client.request, wish.max_age);
@@ -434,6 +438,8 @@ impl Hub {
     pub fn open(self: &Arc<Self>) -> Result<()> {
         let mut is_tailing = self.is_tailing.lock();
         if !*is_tailing {
+            // Fails at once if the log was away a moment ago.
+            self.log.extent()?;
             let (end, signer) = self.load()?;
             *self.signer.lock() = Some(signer);
             let hub = Arc::clone(self);

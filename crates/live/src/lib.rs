@@ -11,6 +11,7 @@
 
 #![warn(missing_docs)]
 
+mod admissions;
 mod client_address;
 mod file_log;
 mod hub;
@@ -23,6 +24,7 @@ mod subscriber;
 mod subscription;
 mod tail;
 
+pub use admissions::Admissions;
 pub use chaton_embedded::{Error, ErrorKind, Result};
 pub use hub::{Admission, Client, Hub, Refused, Wish};
 pub use log::Position;

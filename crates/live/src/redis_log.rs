@@ -40,7 +40,7 @@ const ADD: usize = 1;
 const READ_MAX: u64 = 512;
 /// Those of one name, as many as a page has.
 const OF_NAME_MAX: u64 = 256;
-/// Time for which a server that did not answer is not asked again by those who add messages: they may be many.
+/// Time for which a server that did not answer is not asked again by those who add messages or open streams.
 const AWAY: Duration = Duration::from_secs(1);
 /// How often a log that was replaced meanwhile is tried.
 const TRIES: usize = 3;
@@ -54,6 +54,8 @@ pub(crate) struct RedisLog {
     kept: FileLog,
     /// This process has messages in the file.
     keeps: AtomicBool,
+    /// The server did not answer when it was asked last.
+    is_away: AtomicBool,
 }
 
 /// The connection that adds messages.
@@ -65,7 +67,7 @@ struct Link {
     run: Vec<u8>,
     /// The log, and the last offset that this process has seen there.
     seen: Position,
-    /// Messages are kept until then, since the server did not answer.
+    /// It is not asked until then, since it did not answer.
     away_until: Option<Instant>,
 }
 
@@ -80,48 +82,57 @@ impl RedisLog {
             timeouts: redis.timeouts_s.map(Duration::from_secs_f64),
         };
         let server = Arc::new(ServerHandle::new(RedisAddress::read(options)?, false));
-        let conn = RedisConnection::new(Arc::clone(&server), &SCRIPTS);
+        let conn = RedisConnection::new(Arc::clone(&server), &SCRIPTS).staying();
+        let (opened, run, seen, away_until) = (0, Vec::new(), Position::default(), None);
+        let link = Link { conn, opened, run, seen, away_until };
         let age = u64::try_from(settings.history_age.as_millis()).unwrap_or(u64::MAX);
         Ok(Self {
             server,
-            link: Mutex::new(Link {
-                conn,
-                opened: 0,
-                run: Vec::new(),
-                seen: Position::default(),
-                away_until: None,
-            }),
+            link: Mutex::new(link),
             limits: [settings.history_messages, settings.history_bytes, age],
             kept: FileLog::new(settings),
             keeps: AtomicBool::new(false),
+            is_away: AtomicBool::new(false),
         })
     }
 
     pub fn reader(&self) -> RedisReader<'_> {
-        let conn = RedisConnection::tracking(Arc::clone(&self.server));
+        let conn = RedisConnection::tracking(Arc::clone(&self.server)).staying();
         let (kept, kept_at) = (self.kept.reader(), Position::default());
         RedisReader { log: self, conn, made: 0, kept, kept_at, looks: true }
     }
 
     /// See [`crate::log::Log::add`].
     pub fn add(&self, message: &Message<'_>, kind: Kind) -> Result<Option<u64>> {
-        let mut link = self.link.lock();
         // Pieces of a text need their place in the log.
         let can_wait = matches!(kind, Kind::Message | Kind::End);
-        if can_wait && link.away_until.is_some_and(|until| Instant::now() < until) {
-            drop(link);
-            let why = format!("{}: it did not answer", self.server.address.shown);
-            return self.keep(message, kind, unavailable(why));
-        }
-        let sent = if self.keeps.load(Relaxed) { self.send_kept(&mut link) } else { Ok(()) };
-        let added = sent.and_then(|()| self.try_add(&mut link, message, kind, ("", 0)));
-        let is_away = added.as_ref().is_err_and(|error| error.kind == ErrorKind::Unavailable);
-        link.away_until = is_away.then(|| Instant::now() + AWAY);
-        drop(link);
+        let added = self.on_link(can_wait, |link| {
+            if self.keeps.load(Relaxed) {
+                self.send_kept(link)?;
+            }
+            self.try_add(link, message, kind, ("", 0))
+        });
         match added {
-            Err(error) if is_away && can_wait => self.keep(message, kind, error),
+            Err(error) if can_wait && error.kind == ErrorKind::Unavailable => {
+                self.keep(message, kind, error)
+            }
             added => added,
         }
+    }
+
+    /// Asks the server. If it `may_be_away`, only one caller at a time finds out whether it still is, and seldom.
+    fn on_link<R>(&self, may_be_away: bool, ask: impl FnOnce(&mut Link) -> Result<R>) -> Result<R> {
+        let doubts = may_be_away && self.is_away.load(Relaxed);
+        let link = if doubts { self.link.try_lock() } else { Some(self.link.lock()) };
+        let is_asked = |link: &Link| !doubts || link.away_until <= Some(Instant::now());
+        let Some(mut link) = link.filter(|link| is_asked(link)) else {
+            return Err(unavailable(format!("{}: it did not answer", self.server.address.shown)));
+        };
+        let asked = ask(&mut link);
+        let is_away = asked.as_ref().is_err_and(|error| error.kind == ErrorKind::Unavailable);
+        link.away_until = is_away.then(|| Instant::now() + AWAY);
+        self.is_away.store(is_away, Relaxed);
+        asked
     }
 
     fn keep(&self, message: &Message<'_>, kind: Kind, why: Error) -> Result<Option<u64>> {
@@ -140,21 +151,27 @@ impl RedisLog {
         kind: Kind,
         kept: (&str, u64),
     ) -> Result<Option<u64>> {
+        let mut refused = None;
         for _ in 0..TRIES {
             self.ready(link)?;
             let mut pipeline = Pipeline::new();
             link.conn.script(&mut pipeline, ADD, 12)?;
             let (stored, begin) = kind.stored();
             pipeline.number(link.seen.epoch).word(message.name).word(message.data);
-            pipeline
-                .word(message.event.unwrap_or(""))
-                .word(message.key.unwrap_or(""))
-                .number(stored);
+            let [event, key] = [message.event, message.key].map(Option::unwrap_or_default);
+            pipeline.word(event).word(key).number(stored);
             pipeline.word(begin.map_or_else(String::new, |begin| begin.to_string()));
             pipeline.word(kept.0).number(kept.1);
             let [messages, bytes, age] = self.limits;
             pipeline.number(messages).number(bytes).number(age);
-            let reply = link.conn.run(&pipeline)?.pop();
+            let reply = match link.conn.run(&pipeline) {
+                // It ran nothing, and another server has its place.
+                Err(error) if !error.in_doubt && !link.conn.is_open() => {
+                    refused = Some(error.into());
+                    continue;
+                }
+                replies => replies?.pop(),
+            };
             match reply.and_then(|reply| reply.int()) {
                 Some(0) => return Ok(None),
                 Some(offset) if offset > 0 => {
@@ -164,13 +181,15 @@ impl RedisLog {
                 _ => link.opened = 0,
             }
         }
-        Err(unavailable(format!(
-            "{}: the messages are removed again and again",
-            self.server.address.shown
-        )))
+        Err(refused.unwrap_or_else(|| self.removed()))
     }
 
-    /// Opens the log on a new connection.
+    fn removed(&self) -> Error {
+        let shown = &self.server.address.shown;
+        unavailable(format!("{shown}: the messages are removed again and again"))
+    }
+
+    /// Opens the log on a new connection, to which a server may have come that has lost messages.
     fn ready(&self, link: &mut Link) -> Result<()> {
         link.conn.ensure()?;
         if link.opened != link.conn.connections() {
@@ -215,7 +234,7 @@ impl RedisLog {
     }
 
     pub fn extent(&self) -> Result<Extent> {
-        Ok(self.open(&mut self.link.lock())?.0)
+        self.on_link(true, |link| Ok(self.open(link)?.0))
     }
 
     pub fn secret(&self) -> Result<(Extent, Vec<u8>, Ends)> {
@@ -228,6 +247,8 @@ impl RedisLog {
 
     /// Adds the messages that this machine has kept.
     fn send_kept(&self, link: &mut Link) -> Result<()> {
+        // Others keep messages while the server does not answer.
+        self.ready(link)?;
         let mut send = |machine: u64, rows: &[OwnedRow]| {
             let machine = machine.to_string();
             rows.iter().try_for_each(|row| {
@@ -263,16 +284,17 @@ impl RedisReader<'_> {
         self.conn.pushes();
         let is_new = self.made != self.conn.connections();
         if is_new || self.looks {
-            let mut link = self.log.link.lock();
-            if is_new {
-                if at.epoch == link.seen.epoch {
-                    link.seen.offset = link.seen.offset.max(at.offset);
-                } else {
-                    link.seen = at;
+            self.log.on_link(true, |link| {
+                if is_new {
+                    if at.epoch == link.seen.epoch {
+                        link.seen.offset = link.seen.offset.max(at.offset);
+                    } else {
+                        link.seen = at;
+                    }
+                    self.log.open(link)?;
                 }
-                self.log.open(&mut link)?;
-            }
-            self.log.send_kept(&mut link)?;
+                self.log.send_kept(link)
+            })?;
             (self.made, self.looks) = (self.conn.connections(), false);
         }
         Ok(())
@@ -313,13 +335,8 @@ impl RedisReader<'_> {
             pipeline.begin(6).word("HMGET").word("chaton:live:meta");
             pipeline.word("epoch").word("last").word("deleted").word("bytes");
             pipeline.begin(2).word("XLEN").word("chaton:live:log");
-            pipeline
-                .begin(6)
-                .word("XRANGE")
-                .word("chaton:live:log")
-                .word(format!("({after}-0"))
-                .word("+");
-            pipeline.word("COUNT").number(READ_MAX);
+            pipeline.begin(6).word("XRANGE").word("chaton:live:log").word(format!("({after}-0"));
+            pipeline.word("+").word("COUNT").number(READ_MAX);
             let mut replies = self.conn.atomic(&pipeline)?.into_iter();
             let meta = replies.next().unwrap_or(RespValue::Nil).items();
             let messages = replies.next().map_or(0, |length| length.count());
@@ -334,10 +351,7 @@ impl RedisReader<'_> {
             let rows = entries.into_iter().filter_map(Entry::new).collect();
             return Ok((Extent { epoch, deleted, last, messages, bytes, read: after }, rows));
         }
-        Err(unavailable(format!(
-            "{}: the messages are removed again and again",
-            self.log.server.address.shown
-        )))
+        Err(self.log.removed())
     }
 
     /// See [`crate::log::Reader::read_names`].
@@ -348,15 +362,14 @@ impl RedisReader<'_> {
         mut each: impl FnMut(&Row<'_>) -> bool,
     ) -> Result<Extent> {
         // Not on the connection that is told of changes of what it has read.
-        let conn = &mut self.log.link.lock().conn;
+        let mut link = self.log.link.lock();
+        self.log.ready(&mut link)?;
+        let conn = &mut link.conn;
         let mut pipeline = Pipeline::new();
         for name in names {
             pipeline.begin(6).word("XRANGE").parts(&[b"chaton:live:of:", name.as_bytes()]);
-            pipeline
-                .word(format!("({after}-0"))
-                .word(format!("{to}-0"))
-                .word("COUNT")
-                .number(OF_NAME_MAX);
+            pipeline.word(format!("({after}-0")).word(format!("{to}-0"));
+            pipeline.word("COUNT").number(OF_NAME_MAX);
         }
         let (mut offsets, mut read) = (Vec::new(), to);
         for ids in conn.run(&pipeline)? {
@@ -424,6 +437,7 @@ impl RedisReader<'_> {
 }
 
 /// A message of the stream.
+#[derive(Default)]
 struct Entry {
     offset: u64,
     is_end: bool,
@@ -438,14 +452,7 @@ impl Entry {
     fn new(entry: RespValue) -> Option<Self> {
         let mut parts = entry.items().into_iter();
         let offset = offset_of(parts.next()?)?;
-        let mut row = Self {
-            offset,
-            is_end: false,
-            name: String::new(),
-            event: None,
-            data: Vec::new(),
-            kept: (0, 0),
-        };
+        let mut row = Self { offset, ..Self::default() };
         for (field, value) in parts.next()?.pairs() {
             match field.bytes().as_slice() {
                 b"n" => row.name = value.text(),

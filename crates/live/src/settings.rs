@@ -60,3 +60,21 @@ pub struct RedisSettings {
     /// Seconds to make a connection, and for one reply.
     pub timeouts_s: [f64; 2],
 }
+
+#[cfg(test)]
+impl Settings {
+    /// A file at this path, and the defaults of the rest.
+    pub fn of_file(path: PathBuf) -> Self {
+        Self {
+            path,
+            redis: None,
+            history_messages: 10_000,
+            history_bytes: 64 << 20,
+            history_age: Duration::from_secs(3600),
+            ping: Duration::from_secs(20),
+            slow_client: SlowClient::Gap,
+            client_streams_max: 1000,
+            drain: Duration::from_secs(5),
+        }
+    }
+}

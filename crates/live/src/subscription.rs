@@ -233,3 +233,31 @@ impl Drop for Subscription {
         self.hub.unsubscribe(&self.subscriber);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::hub::{Client, Wish};
+    use crate::position::RequestDigest;
+    use crate::settings::Settings;
+
+    use super::*;
+
+    #[test]
+    fn comments_give_the_id_again_before_it_expires() {
+        let dir = tempfile::tempdir().unwrap();
+        let hub = Hub::new(Settings::of_file(dir.path().join("live.db"))).unwrap();
+        let client = Client { request: RequestDigest::new([]), address: None };
+        let subscribed = hub.subscribe(&["a"], &Wish::default(), client);
+        let mut subscription = subscribed.unwrap().unwrap();
+        let begin = Instant::now();
+        let mut ping = |after_s| {
+            let mut out = Vec::new();
+            subscription.ping(begin + Duration::from_secs(after_s), &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        assert!(ping(1).starts_with(":\nid: "), "it is due");
+        assert_eq!(ping(20), ":\n\n");
+        assert!(ping(130).starts_with(":\nid: "));
+        hub.stop();
+    }
+}

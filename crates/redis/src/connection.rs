@@ -29,6 +29,8 @@ const FRESH: Duration = Duration::from_millis(1);
 pub struct RedisConnection {
     server: Arc<ServerHandle>,
     tracking: bool,
+    /// See [`RedisConnection::staying`].
+    stays: bool,
     scripts: &'static [ScriptSource],
     open: Option<OpenConnection>,
     /// Connections made so far.
@@ -50,12 +52,18 @@ struct OpenConnection {
 impl RedisConnection {
     /// A connection for commands and scripts. It does not connect yet.
     pub fn new(server: Arc<ServerHandle>, scripts: &'static [ScriptSource]) -> Self {
-        Self { server, tracking: false, scripts, open: None, made: 0 }
+        Self { server, tracking: false, stays: false, scripts, open: None, made: 0 }
     }
 
     /// A connection on which the server reports changes of keys that were read on it. It does not connect yet.
     pub fn tracking(server: Arc<ServerHandle>) -> Self {
-        Self { server, tracking: true, scripts: &[], open: None, made: 0 }
+        Self { tracking: true, ..Self::new(server, &[]) }
+    }
+
+    /// Only [`RedisConnection::ensure`] connects, no command: what the caller has found out about the server then is
+    /// true for all that it sends. Another connection may be to a server that was started again, without its last data.
+    pub fn staying(self) -> Self {
+        Self { stays: true, ..self }
     }
 
     /// The server's address.
@@ -95,6 +103,15 @@ impl RedisConnection {
         Ok(())
     }
 
+    /// [`RedisConnection::ensure`], but for one that stays.
+    fn ready(&mut self) -> Result<()> {
+        match self.stays {
+            true if self.open.is_none() => Err(self.lost("was closed")),
+            true => Ok(()),
+            false => self.ensure(),
+        }
+    }
+
     /// Adds the head of a script's call to a pipeline; `args` words must follow.
     /// Connects if needed, to know the script's name.
     pub fn script<'p>(
@@ -103,20 +120,20 @@ impl RedisConnection {
         script: impl Into<usize>,
         args: usize,
     ) -> Result<&'p mut Pipeline> {
-        self.ensure()?;
+        self.ready()?;
         let open = self.open.as_ref().ok_or_else(|| self.lost("was closed"))?;
         Ok(pipeline.begin(args + 3).word("EVALSHA").word(&open.shas[script.into()]).word("0"))
     }
 
     /// Sends the commands and returns their replies, which may be errors. A server that cannot be used
     /// now (a replica, or one that loads) is left. If it ran nothing, the commands are sent once more,
-    /// to the server that the address stands for by then.
+    /// to the server that the address stands for by then, unless the connection stays.
     ///
     /// # Errors
     /// When the connection failed; it is not known which commands ran.
     pub fn pipeline(&mut self, pipeline: &Pipeline) -> Result<Vec<RespValue>> {
         let replies = self.send_all(pipeline)?;
-        if !self.leave_unusable(&replies) || !nothing_ran(&replies) {
+        if !self.leave_unusable(&replies) || !nothing_ran(&replies) || self.stays {
             return Ok(replies);
         }
         let replies = self.send_all(pipeline)?;
@@ -144,7 +161,7 @@ impl RedisConnection {
 
     /// A script that the server has forgotten did not run: it is loaded and called again.
     fn send_all(&mut self, pipeline: &Pipeline) -> Result<Vec<RespValue>> {
-        self.ensure()?;
+        self.ready()?;
         let mut replies = self.exchange(pipeline.bytes(), pipeline.len())?;
         let forgotten: Vec<usize> = (0..replies.len())
             .filter(|i| matches!(&replies[*i], RespValue::Error(e) if e.starts_with("NOSCRIPT")))
@@ -422,4 +439,49 @@ fn load_commands(scripts: &[String]) -> Pipeline {
         pipeline.command(&[b"SCRIPT", b"LOAD", script.as_bytes()]);
     }
     pipeline
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::thread;
+
+    use crate::AddressOptions;
+
+    use super::*;
+
+    static SCRIPTS: [ScriptSource; 1] = [ScriptSource { uses: &[], body: "return 1", adds: false }];
+    const HELLO: &[u8] = b"%1\r\n$7\r\nversion\r\n$5\r\n7.2.0\r\n+OK\r\n$0\r\n\r\n$0\r\n\r\n";
+
+    const SHA: &[u8] = b"$3\r\nsha\r\n";
+
+    #[test]
+    fn no_command_on_a_staying_connection_makes_another_one() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("redis://{}/0", listener.local_addr().unwrap());
+        // The first connection is closed once it was greeted.
+        let serving = thread::spawn(move || {
+            for replies in [&[HELLO, SHA][..], &[HELLO, SHA, b"+PONG\r\n"]] {
+                let (mut socket, _) = listener.accept().unwrap();
+                for reply in replies {
+                    assert!(socket.read(&mut [0; 4096]).unwrap() > 0);
+                    socket.write_all(reply).unwrap();
+                }
+            }
+        });
+        let address = RedisAddress::read(AddressOptions::at(&url)).unwrap();
+        let server = Arc::new(ServerHandle::new(address, false));
+        let mut connection = RedisConnection::new(server, &SCRIPTS).staying();
+        connection.ensure().unwrap();
+        while !connection.open.as_ref().unwrap().stream.is_closed() {
+            thread::sleep(FRESH);
+        }
+        assert!(connection.one(&[b"PING"]).is_err());
+        assert!(connection.one(&[b"PING"]).is_err());
+        assert_eq!(connection.connections(), 1);
+        connection.ensure().unwrap();
+        assert_eq!(connection.one(&[b"PING"]).unwrap().text(), "PONG");
+        serving.join().unwrap();
+    }
 }

@@ -5,10 +5,10 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use chaton_live::{
-    Client, Hub, Message, Position, Refused, RequestDigest, Settings, Step, Subscription, Wish,
+    Admissions, Client, Hub, Message, Position, Refused, RequestDigest, Settings, Step,
+    Subscription, Wish,
 };
 use chaton_web::{Exchange, FeedStep, Feeder, Resumed, Resumer};
-use parking_lot::Mutex;
 
 use magnus::{function, method, prelude::*, Error, RArray, RModule, RString, Ruby, Value};
 
@@ -40,18 +40,11 @@ impl Feeder for SubscriptionFeeder {
     }
 }
 
-/// Time between two clients that come back and have to ask the application: it does other work, too.
-const ADMITTED_EVERY: Duration = Duration::from_millis(5);
-/// So many are let through at once.
-const ADMITTED_AT_ONCE: u32 = 20;
-/// Longest wait for that; later ones try again by themselves.
-const ADMISSION_WAIT_MAX: Duration = Duration::from_secs(30);
-
 /// Lets clients come back without Ruby.
 struct HubResumer {
     hub: Arc<Hub>,
-    /// When the next client may ask the application.
-    next: Mutex<Instant>,
+    /// Of those who have to ask the application.
+    admissions: Admissions,
 }
 
 impl Resumer for HubResumer {
@@ -72,7 +65,7 @@ impl Resumer for HubResumer {
                 refuse(Arc::clone(exchange), refused);
                 Resumed::Answered
             }
-            None => self.admit(Instant::now()),
+            None => self.admissions.wait(Instant::now()).map_or(Resumed::Refused, Resumed::After),
         }
     }
 }
@@ -86,19 +79,6 @@ fn refuse(exchange: Arc<Exchange>, refused: Refused) {
         Refused::TooMany => {
             exchange.refuse(503, "The server has too many event streams; try again.")
         }
-    }
-}
-
-impl HubResumer {
-    fn admit(&self, now: Instant) -> Resumed {
-        let mut next = self.next.lock();
-        let at = (*next).max(now - ADMITTED_EVERY * ADMITTED_AT_ONCE);
-        let wait = at.saturating_duration_since(now);
-        if wait > ADMISSION_WAIT_MAX {
-            return Resumed::Refused;
-        }
-        *next = at + ADMITTED_EVERY;
-        Resumed::After(wait)
     }
 }
 
@@ -214,15 +194,15 @@ impl RbLive {
         wrong.map_or(Ok(()), |why| Err(error::argument(why)))
     }
 
-    /// Has clients that come back answered without Ruby.
+    /// Has clients that come back answered without Ruby, once the log can be read.
     fn attach(&self, web: &RbWeb) -> Result<(), Error> {
         let hub = self.0.get()?;
         if let Some(gauges) = web.gauges()? {
             hub.count_on(gauges);
         }
-        run(|| hub.open())?;
-        let next = Mutex::new(Instant::now());
-        web.set_resumer(Arc::new(HubResumer { hub: Arc::clone(hub), next }))
+        let admissions = Admissions::new(Instant::now());
+        web.set_resumer(Arc::new(HubResumer { hub: Arc::clone(hub), admissions }))?;
+        run(|| hub.open())
     }
 
     fn stop(&self) -> Result<(), Error> {

@@ -59,9 +59,17 @@ module Chaton
       # @param names [Array<String, Symbol, ActiveRecord::Base>] as there, in the same order
       # @return [ActiveSupport::SafeBuffer]
       def event_stream_source(path, *names)
-        position = EventStream.position(*names, at: request.env["chaton.page_moment"])
-        source = "#{path}#{path.include?("?") ? "&" : "?"}position=#{position}&gap=refresh"
+        source = "#{path}#{path.include?("?") ? "&" : "?"}#{event_stream_position(names)}gap=refresh"
         content_tag("turbo-stream-source", nil, src: source)
+      end
+
+      private
+
+      def event_stream_position(names)
+        "position=#{EventStream.position(*names, at: request.env["chaton.page_moment"])}&"
+      rescue StoreError => e
+        logger&.warn("the page gets what is said once it has subscribed: #{e.message}")
+        nil
       end
     end
 

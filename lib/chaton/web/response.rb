@@ -9,6 +9,10 @@ module Chaton
     # Sends a response that is not just an Integer, a Hash of Strings and an Array of Strings: files, streams, hijacks,
     # other header values.
     class Response
+      # Time after which the client of an event stream comes back that could not begin, not all at once.
+      RETRY_MS = 2000..4000
+      private_constant :RETRY_MS
+
       # @param request [Native::Request]
       # @param env [Hash]
       # @param status [#to_i]
@@ -100,6 +104,10 @@ module Chaton
         @headers.delete_if { |name, _| name.casecmp?("content-length") }
         Live.client.stream(@request, @status, @headers, body.event_stream_names, body.event_stream_options) or
           raise ResponseError, "the headers cannot be sent: #{@headers.inspect[0, 200]}"
+      rescue StoreUnavailable => e
+        Live.note_away(e, @log)
+        # Browsers give up after an error, and come back after a stream that has ended.
+        @request.finish(@status, @headers, ["retry: #{rand(RETRY_MS)}\n\n"])
       end
 
       # The kernel sends a file whose path is known.

@@ -1,15 +1,19 @@
 # frozen_string_literal: true
 
 require "test_helper"
+require "support/event_client"
 require "support/streams_test_case"
 
-# Records from `Chaton.produce` in each kind of process reach `consume`.
+# Records from `Chaton.produce` in each kind of process reach `consume`, and messages from there reach event streams.
 class StreamsRoundTripTest < Minitest::Test
   include StreamsTest
 
   # Responds with the record's partition and offset.
   WEB = <<~RUBY
     run(lambda do |env|
+      next Chaton::EventStream.response(env, "said") if env["PATH_INFO"] == "/events"
+
+      Chaton.broadcast("said", "web")
       receipt = Chaton.produce!("TOPIC", { "from" => "web", "n" => env["QUERY_STRING"] }, key: "k\#{env["QUERY_STRING"]}")
       [200, { "content-type" => "text/plain" }, ["\#{receipt.partition}/\#{receipt.offset}"]]
     end)
@@ -18,13 +22,19 @@ class StreamsRoundTripTest < Minitest::Test
     require "chaton/job"
     class Produce
       include Chaton::Job
-      def perform(n) = Chaton.produce!("TOPIC", { "from" => "job", "n" => n.to_s }, key: "k\#{n}")
+      def perform(n)
+        Chaton.broadcast("said", "job")
+        Chaton.produce!("TOPIC", { "from" => "job", "n" => n.to_s }, key: "k\#{n}")
+      end
     end
   RUBY
   JSON_CONSUMER = <<~RUBY
     class EventsConsumer < Chaton::Consumer
       def consume(batch)
-        batch.each { |record| Evidence.note("did", topic, partition, record.offset, record.key, record.value.values.join("-")) }
+        batch.each do |record|
+          Chaton.broadcast("said", "consumer", key: record.key)
+          Evidence.note("did", topic, partition, record.offset, record.key, record.value.values.join("-"))
+        end
       end
     end
   RUBY
@@ -32,12 +42,14 @@ class StreamsRoundTripTest < Minitest::Test
   each_log def test_records_from_requests_jobs_and_scripts_arrive
     create
     server = boot_all_roles
+    events = EventClient.new(server.port, "/events").connect
     place = server.get("/?1").body
-    plain = console(server)
+    plain = console(server, env: { "RACK_ENV" => "production" })
     plain.run("require './app/jobs/produce'; Produce.perform_async(2); nil")
-    plain.run("Chaton.produce!(#{topic.dump}, { from: 'plain', n: 3 }, key: 'k3'); nil")
+    plain.run("Chaton.produce!(#{topic.dump}, { from: 'plain', n: 3 }, key: 'k3'); Chaton.broadcast('said', 'plain')")
     server.eventually("all three came") { evidence.count == 3 }
     assert_equal %w[job-2 plain-3 web-1], evidence.values.sort
+    assert_equal %w[consumer consumer consumer job plain web], events.take(6).sort
     web = evidence.all.find { |entry| entry.value == "web-1" }
     assert_equal place, "#{web.partition}/#{web.offset}"
     assert_all_committed(server)
@@ -79,7 +91,7 @@ class StreamsRoundTripTest < Minitest::Test
   each_log def test_the_key_chooses_the_partition
     create(partitions: 4)
     server = prepare_streams
-    plain = console(server)
+    plain = console(server, env: { "RACK_ENV" => "production" })
     places = plain.run(<<~RUBY)
       Array.new(40) { |n| Chaton.produce!(#{topic.dump}, "v", key: "key-\#{n % 10}").partition }
     RUBY

@@ -16,6 +16,7 @@ class EventStreamsRedisTest < Minitest::Test
       name, data, key = env["QUERY_STRING"].split("&")
       said = case env["PATH_INFO"]
              when "/say" then Chaton.broadcast(name, data, key: key)
+             when "/large" then Chaton.broadcast(name, data * 1_000_000)
              when "/many" then Integer(data).times { |at| Chaton.broadcast(name, at.to_s) }
              when "/end" then Chaton::EventStream.disconnect(name)
              when "/tell" then Chaton::EventStream.open(name) { |stream| stream << data }
@@ -80,6 +81,30 @@ class EventStreamsRedisTest < Minitest::Test
     end
     gap = EventClient.new(machines.last.port, "/text").tap { |client| client.last_id = reader.last_id }.connect
     assert_equal "gap", gap.next.type
+    machines.each { |machine| assert_equal 0, machine.stop }
+  end
+
+  def test_messages_of_a_megabyte_reach_fast_and_slow_clients_and_those_that_come_back
+    redis = start_redis
+    machines = [boot_with(redis, "workers 1"), boot_with(redis, "workers 0")]
+    fast = machines.map { |machine| EventClient.new(machine.port, "/a").connect }
+    slow = EventClient.new(machines.first.port, "/a", receive_bytes_max: 4096).connect
+    gone = EventClient.new(machines.first.port, "/a").connect
+    letters = [*"a".."p"]
+    say_large(machines, letters.first(4), [*fast, gone])
+    gone.close
+    machines.first.signal("KILL", machines.first.workers.first)
+    fast.first.connect_again
+    say_large(machines, letters.drop(4), fast)
+    assert_equal letters.drop(4), (gone.connect && Array.new(12) { letter_of(gone) })
+    received = []
+    until received == letters
+      event = slow.next
+      event ? received << event.data[0] : slow.connect_again
+      assert_equal received, letters.first(received.size)
+    end
+    assert_equal letters.size, redis.call("XLEN", "chaton:live:log")
+    assert_equal 4, machines.sum { |machine| machine.read("asked").lines.size }
     machines.each { |machine| assert_equal 0, machine.stop }
   end
 
@@ -163,6 +188,10 @@ class EventStreamsRedisTest < Minitest::Test
     10.times { |at| assert_equal "true", machine.get("/say?a&#{at}").body }
     assert_operator now - took, :<, 8, "it was not asked for each message"
     assert_equal Array.new(10, &:to_s), client.take(10)
+    took = now
+    opened = Array.new(20) { EventClient.new(machine.port, "/a").connect.head.first }
+    assert_equal [200], opened.uniq
+    assert_operator now - took, :<, 8, "nor for each stream"
     redis.resume
     machine.wait_line(/event streams can be read again/)
     machine.get("/say?a&after")
@@ -181,6 +210,20 @@ class EventStreamsRedisTest < Minitest::Test
 
   def boot_with(redis, config, live = "")
     boot(rackup: APP, config: "#{config}\nshutdown_timeout_s 2\nlive { store \"#{redis.url}\"; #{live} }")
+  end
+
+  def say_large(machines, letters, clients)
+    letters.each_with_index do |letter, at|
+      assert_equal "true", machines[at % 2].get("/large?a&#{letter}").body
+      clients.each { |client| assert_equal letter, letter_of(client) }
+    end
+  end
+
+  # @return [String] that the next message repeats a million times
+  def letter_of(client)
+    data = client.next.data
+    assert_equal data[0] * 1_000_000, data
+    data[0]
   end
 
   def say_and_take(machines, clients, text)

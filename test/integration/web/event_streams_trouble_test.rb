@@ -168,6 +168,23 @@ class EventStreamsTroubleTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
+  def test_a_stream_over_http2_whose_client_opens_no_window_is_ended
+    server = boot(rackup: APP, config: "workers 0\nweb { write_timeout_s 1 }")
+    client = Http2Frames.new(server.port).tap { |one| one.get_all(%w[/a /b]) }
+    server.eventually("they are open") { server.status["event_streams"]["open"] == 2 }
+    # One of the two takes what it gets.
+    client.open_window(0, 1 << 20)
+    client.open_window(3, 1 << 20)
+    20.times { server.get("/say?a&1000&1") }
+    server.eventually("one is ended") { server.status["event_streams"]["open"] == 1 }
+    ends = []
+    ends << client.next_frame until ends.last == [Http2Frames::RESET, 1]
+    server.get("/say?b&1000&1")
+    nil until client.next_frame == [Http2Frames::DATA, 3]
+    client.close
+    assert_equal 0, server.stop
+  end
+
   def test_a_full_disk_keeps_streams_open_and_new_messages_flow
     [0, 2].each do |workers|
       SmallDisk.open(megabytes: 6) do |dir|

@@ -3,6 +3,7 @@
 require "test_helper"
 require "cgi"
 require "support/event_client"
+require "support/redis_server"
 require "support/server"
 
 # Event streams of a Rails application: controllers, the element of Turbo, and models.
@@ -46,6 +47,11 @@ class RailsEventStreamsTest < Minitest::Test
         Line.transaction do
           line = Line.create!(text: "<b>")
           line.update!(text: "gone") if params[:rolled_back]
+          Chaton.broadcast("orders/7", "said with #{params.keys.first}") if params[:said]
+          Line.transaction(requires_new: true) do
+            Chaton.broadcast("orders/7", "said in a part that is rolled back") if params[:said]
+            raise ActiveRecord::Rollback
+          end
           raise ActiveRecord::Rollback if params[:rolled_back]
         end
         Line.last.update!(text: "new") if params[:more]
@@ -137,10 +143,48 @@ class RailsEventStreamsTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
+  def test_what_is_said_in_a_transaction_is_sent_once_it_is_committed
+    server = boot_rails
+    client = EventClient.new(server.port, "/events/7").connect
+    assert_equal 200, server.get("/change?rolled_back=1&said=1").status
+    assert_equal 200, server.get("/change?said=1").status
+    assert_equal 200, server.get("/page?say=1").status
+    *changes, last = client.take(3)
+    assert_equal ["said with said", true], [changes.grep(/said/).first, changes.grep(/append/).one?]
+    assert_equal "while the page is made", last
+    assert_equal 0, server.stop
+  end
+
+  def test_pages_are_rendered_while_redis_is_away_and_get_what_is_said_meanwhile
+    redis = RedisServer.new.start
+    servers = Array.new(2) { boot_rails("live { store \"#{redis.url}\" }") }
+    used, new = servers
+    EventClient.new(used.port, "/events/7").connect
+    redis.kill
+    source = source_of(used.get("/page?say=1"))
+    # One that has not reached it before does not know where the messages are.
+    page = new.get("/page")
+    assert_match(%r{src="/events/7\?a=1&amp;gap=refresh"}, page.body)
+    assert_match(/the page gets what is said once it has subscribed: redis:/, new.log)
+    begins = -> { EventClient.new(new.port, "/events/7").connect }
+    early = begins.call
+    assert_equal [200, "text/event-stream"], [early.head.first, early.head.last["content-type"][/[^;]+/]]
+    assert_match(/\Aretry: [234]\d{3}\n\n\z/, early.body, "the browser comes back")
+    assert_match(/event streams cannot begin now: redis:/, new.log)
+    redis.start
+    used.wait_line(/event streams can be read again/)
+    client = EventClient.new(used.port, source).connect
+    assert_equal "while the page is made", client.next.data
+    new.eventually("one begins there, too") { begins.call.head.last["transfer-encoding"] == "chunked" }
+    servers.each { |server| assert_equal 0, server.stop }
+  ensure
+    redis&.close
+  end
+
   private
 
-  def boot_rails
-    config = "workers 0\nshutdown_timeout_s 2"
+  def boot_rails(live = "")
+    config = "workers 0\nshutdown_timeout_s 2\n#{live}"
     boot(rackup: APP, config: config) { |server| server.write("app/views/lines/_line.html.erb", PARTIAL) }
   end
 
