@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "erb"
-require "yaml"
 require_relative "../errors"
 
 module Chaton
@@ -44,6 +42,9 @@ module Chaton
       private
 
       def read
+        # Every start and every command loads this class, and few of them read a file.
+        require "erb"
+        require "yaml"
         text = ERB.new(File.read(@file), trim_mode: "-").result
         entry = YAML.safe_load(text, aliases: true, symbolize_names: true)&.fetch(@environment.to_sym, nil)
         entry = entry.values.first if entry.is_a?(Hash) && entry.values.first.is_a?(Hash)

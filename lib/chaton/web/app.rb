@@ -15,8 +15,8 @@ module Chaton
         raise AppLoadError, "no rackup file: looked for #{path}. Give it as `chaton config.ru`" unless File.file?(path)
 
         require "rack"
-        # Rack 2 returns [app, options], Rack 3 the app.
-        app, = Rack::Builder.parse_file(path)
+        # Rack 2 returns [app, options], Rack 3 the app. Rack 2 would load its server for the options of a comment.
+        app, = Rack.release < "3" ? Rack::Builder.parse_file(path, nil) : Rack::Builder.parse_file(path)
         app
       rescue AppLoadError, SystemExit, SignalException
         raise

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "uri"
-
 module Chaton
   module Web
     # Sends the file that the application names in `X-Sendfile` (an absolute path) or `X-Accel-Redirect` (a path below
@@ -30,6 +28,7 @@ module Chaton
       # @param roots [Array<String>] absolute paths
       # @param log [Telemetry::Log]
       def initialize(app, roots, log:)
+        require "uri"
         @app = app
         @roots = roots.map { |root| File.realpath(root) }
         @log = log
