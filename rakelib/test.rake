@@ -37,6 +37,8 @@ NICE = { "stress" => 5, "cargo" => 10 }.freeze
 # These observe how jobs and requests share the processors, so nothing else runs beside them.
 ALONE = %w[jobs/side_by_side web/accept web/client_gone web/flood web/together]
   .map { |name| "integration/#{name}" }.freeze
+# Of a program of Rust, whose tests mostly wait for stores and brokers.
+RUST_TEST_THREADS = Etc.nprocessors * 2
 # The jemalloc package holds no code of ours, and building it takes a minute.
 CARGO_PACKAGES = ["--locked", "--workspace", "--exclude", "chaton-jemalloc"].freeze
 
@@ -99,7 +101,7 @@ end
 # @param output [String] what cargo printed for machines
 # @return [Array<TestProcess>]
 def rust_programs(output)
-  env = { "CHATON_TEST_KAFKA" => KafkaBroker.shared.address }
+  env = { "CHATON_TEST_KAFKA" => KafkaBroker.shared.address, "RUST_TEST_THREADS" => RUST_TEST_THREADS.to_s }
   test_programs(output).flat_map do |program, crate, name|
     commands = name == INTEGRATION ? modules(program) : { name => [program] }
     commands.map do |label, command|

@@ -53,6 +53,9 @@ class TestProcess
 
   def alone? = @alone
 
+  # @return [Boolean] whether others wait for its end
+  def leads? = !@followers.nil?
+
   # @return [Array<TestProcess>] to be run now that this one has ended
   def followers = @followers && failed.zero? ? @followers.call(output) : []
 

@@ -20,6 +20,7 @@ class TestRun
     @again_max = again_max
     @out = out
     @lock = Mutex.new
+    @changed = ConditionVariable.new
     @done = []
     @left_out = []
     @unstable = []
@@ -52,18 +53,25 @@ class TestRun
   end
 
   def work_off(processes, slots)
-    return if processes.empty?
-    @queue = Queue.new
+    @waiting = []
     @open = 0
     add(processes)
     Array.new(slots) { Thread.new { work } }.each(&:join)
   end
 
   def work
-    while (process = @queue.pop)
+    while (process = take)
       late = now - @started > @seconds
       process.run unless late
       @lock.synchronize { late ? leave_out(process) : finish(process) }
+    end
+  end
+
+  # @return [TestProcess, nil] nil when none will follow
+  def take
+    @lock.synchronize do
+      @changed.wait(@lock) while @waiting.empty? && @open.positive?
+      @waiting.shift
     end
   end
 
@@ -82,19 +90,20 @@ class TestRun
 
   def one_less
     @open -= 1
-    @queue.close if @open.zero?
+    @changed.broadcast
   end
 
+  # The longest first, so that none of them runs alone at the end; before them what others follow, and what nobody knows.
+  # What follows goes before what has waited: the compiler was the first, and its programs wait more than they compute.
   def add(processes)
     @open += processes.size
-    longest_first(processes).each { |process| @queue << process }
+    @waiting = [*processes, *@waiting].sort_by.with_index do |process, index|
+      [process.leads? ? 0 : 1, -known_times.fetch(process.label, Float::INFINITY), index]
+    end
+    @changed.broadcast
   end
 
-  def longest_first(processes)
-    processes.sort_by.with_index { |process, index| [-known_times.fetch(process.label, 0), index] }
-  end
-
-  def known_times = File.exist?(@times_path) ? JSON.parse(File.read(@times_path)) : {}
+  def known_times = @known_times ||= File.exist?(@times_path) ? JSON.parse(File.read(@times_path)) : {}
 
   def remember
     times = known_times.merge(@done.to_h { |one| [one.label, one.seconds.round(1)] })

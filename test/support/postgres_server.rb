@@ -11,6 +11,7 @@ class PostgresServer
   WAIT_S = 60
   # Debian's programs of the newest version, or those in the named folder.
   PROGRAMS = ENV.fetch("CHATON_TEST_POSTGRES") { Dir["/usr/lib/postgresql/*/bin"].max_by { |path| path[/\d+/].to_i } }
+  MAKE_DATA = File.read(File.join(__dir__, "postgres_data.sh"))
   USER = "postgres"
   SETTINGS = { "listen_addresses" => "", "max_connections" => 200, "shared_buffers" => "256MB" }.freeze
 
@@ -26,7 +27,8 @@ class PostgresServer
     @dir = Dir.mktmpdir("chaton-postgres", "/tmp")
     FileUtils.chown(USER, nil, @dir) if Process.uid.zero?
     @settings = SETTINGS.merge("unix_socket_directories" => @dir, **settings)
-    run("initdb", "-D", data, "-A", "trust", "-U", USER, "-E", "UTF8", "--no-locale", "--no-sync")
+    out, status = Open3.capture2e({ "bin" => PROGRAMS, "folder" => @dir }, *as_user, "sh", "-c", MAKE_DATA, chdir: "/")
+    raise "the data could not be made:\n#{out}" unless status.success?
   end
 
   # @return [self] once it responds
@@ -77,11 +79,6 @@ class PostgresServer
 
   # setpriv becomes the program, so that the pid is that of the server.
   def as_user = Process.uid.zero? ? ["setpriv", "--reuid=#{USER}", "--regid=#{USER}", "--clear-groups"] : []
-
-  def run(name, *words)
-    out, status = Open3.capture2e(*as_user, program(name), *words, chdir: "/")
-    raise "#{name} has failed:\n#{out}" unless status.success?
-  end
 
   def wait_until_ready
     deadline = now + WAIT_S

@@ -28,15 +28,27 @@ class TestRunTest < Minitest::Test
   end
 
   def test_the_longest_of_the_last_run_starts_first
-    File.write(File.join(@dir, "times.json"), '{"long": 9.0, "short": 0.1}')
+    remember(long: 9.0, short: 0.1)
     run_all(*%w[short new long].map { |name| process(name, "true") }, slots: 1)
-    assert_equal %w[long short new], @out.string.scan(/^ok +part: (\w+)/).flatten
+    assert_equal %w[new long short], order
+  end
+
+  def test_what_others_follow_starts_first_and_they_take_their_place_among_the_others
+    remember(long: 9.0, short: 0.1, follower: 3.0, late: 0.05, compile: 0.01)
+    leader = process("compile", "true") { %w[late follower].map { |name| process(name, "true") } }
+    run_all(*%w[short long].map { |name| process(name, "true") }, leader, slots: 1)
+    assert_equal %w[compile long follower short late], order
+  end
+
+  def test_where_nothing_is_known_what_follows_comes_before_what_has_waited
+    run_all(process("other", "true"), process("compile", "true") { [process("follower", "true")] }, slots: 1)
+    assert_equal %w[compile follower other], order
   end
 
   def test_a_process_that_wants_to_be_alone_waits_for_the_others
     alone = TestProcess.new("part", "alone", ["true"], alone: true)
     run_all(alone, process("slow", "sleep 0.2") { [process("follower", "true")] })
-    assert_equal %w[slow follower alone], @out.string.scan(/^ok +part: (\w+)/).flatten
+    assert_equal %w[slow follower alone], order
   end
 
   def test_no_test_at_all_is_a_failure
@@ -87,6 +99,11 @@ class TestRunTest < Minitest::Test
   end
 
   private
+
+  def remember(**times) = File.write(File.join(@dir, "times.json"), JSON.generate(times))
+
+  # @return [Array<String>] names of the processes that have ended
+  def order = @out.string.scan(/^ok +part: (\w+)/).flatten
 
   # Fails on its first run.
   def second_try(name)

@@ -35,14 +35,17 @@ impl Transaction {
 
 /// Starts the server and waits for a line or the end of its input, which comes with the end of the tests.
 const WRAPPER: &str = r#"
-bin=$1; folder=$2; shift 2; cd /
-[ -d "$folder/data" ] || "$bin/initdb" -D "$folder/data" -A trust -U postgres --no-sync -E UTF8 --no-locale >"$folder/log" 2>&1
+bin=$1; folder=$2; make_data=$3; shift 3; cd /
+eval "$make_data" >>"$folder/log" 2>&1
 "$bin/postgres" -D "$folder/data" -k "$folder" -c listen_addresses= -c max_connections=300 "$@" >>"$folder/log" 2>&1 </dev/null &
 pid=$!
 read end
 kill -QUIT $pid; wait $pid
 [ "$end" = keep ] || rm -rf "$folder"
 "#;
+
+/// Makes the folder `data` if it is not there.
+const MAKE_DATA: &str = include_str!("../../../../../test/support/postgres_data.sh");
 
 fn programs() -> PathBuf {
     if let Some(folder) = std::env::var_os("CHATON_TEST_POSTGRES") {
@@ -311,7 +314,7 @@ fn as_user(program: &str) -> Command {
 
 fn spawn(folder: &Path, settings: &[String]) -> Child {
     let mut command = as_user("sh");
-    command.args(["-c", WRAPPER, "sh"]).arg(programs()).arg(folder).args(settings);
+    command.args(["-c", WRAPPER, "sh"]).arg(programs()).arg(folder).arg(MAKE_DATA).args(settings);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
