@@ -10,6 +10,7 @@ class Output
     @lines = []
     @lock = Mutex.new
     @arrived = ConditionVariable.new
+    @closed = false
     @reader = Thread.new { collect(pipe) }
   end
 
@@ -28,7 +29,10 @@ class Output
       loop do
         found = @lines.grep(pattern)
         return found[count - 1] if found.size >= count
-        raise Late, "no #{pattern.inspect} (#{count}x) in #{timeout_s} s; the log:\n#{@lines.join}" if now > deadline
+        if @closed || now > deadline
+          how = @closed ? "before the output ended" : "in #{timeout_s} s"
+          raise Late, "no #{pattern.inspect} (#{count}x) #{how}; the log:\n#{@lines.join}"
+        end
 
         @arrived.wait(@lock, [deadline - now, 0.001].max)
       end
@@ -55,5 +59,9 @@ class Output
     end
   ensure
     pipe.close
+    @lock.synchronize do
+      @closed = true
+      @arrived.broadcast
+    end
   end
 end

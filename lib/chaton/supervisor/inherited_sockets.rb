@@ -75,7 +75,13 @@ module Chaton
         address = socket.local_address
         return bind.scheme == "unix" && address.unix? && address.unix_path == bind.path if address.unix?
 
-        bind.scheme != "unix" && address.ip_port == bind.port && addresses(bind).include?(address.ip_address)
+        bind.scheme != "unix" && address.ip_port == bind.port && addresses(bind).intersect?(served(socket, address))
+      end
+
+      # systemd's `ListenStream=9292` is `[::]:9292`, which serves clients of IPv4, too.
+      def served(socket, address)
+        both = address.ip_address == "::" && !socket.getsockopt(:IPV6, :V6ONLY).bool
+        [address.ip_address, *("0.0.0.0" if both)]
       end
 
       def addresses(bind)

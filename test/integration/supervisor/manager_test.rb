@@ -55,6 +55,18 @@ class ManagerTest < Minitest::Test
     socket.close
   end
 
+  # systemd's `ListenStream=9292` is a socket of IPv6 that serves both kinds of clients.
+  def test_an_activated_socket_of_both_protocols_is_that_of_all_addresses
+    socket = TCPServer.new("::", 0)
+    port = socket.addr[1]
+    server = ActivatedServer.new(socket, config: "workers 1\nbind \"tcp://0.0.0.0:#{port}\"")
+    (@servers ||= []) << server.start.ready
+    assert_equal "hello", HttpClient.open(port) { |client| client.get("/").body }
+    assert_equal 0, server.stop
+  ensure
+    socket&.close
+  end
+
   private
 
   def hear_until(pattern)
