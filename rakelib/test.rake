@@ -6,6 +6,7 @@ require_relative "../ext/chaton/toolchain"
 require_relative "support/test_names"
 require_relative "support/test_process"
 require_relative "support/test_run"
+require_relative "../test/support/compiled_cache"
 require_relative "../test/support/kafka_broker"
 
 # Test files of each part, one process for each inner list. Parts whose tests mostly wait come first.
@@ -136,6 +137,7 @@ task :test do |_, args|
   problem = TEST_NAMES.problem(names)
   abort problem if problem
 
+  CompiledCache.start
   # A reader behind a pipe sees each line at once, too.
   $stdout.sync = true
   processes = names.flat_map { |name| rust_part(name) || ruby_tests(name) }

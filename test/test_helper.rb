@@ -3,6 +3,8 @@
 lib = File.expand_path("../lib", __dir__)
 $LOAD_PATH.unshift(lib) unless $LOAD_PATH.include?(lib)
 
+require_relative "support/compiled_cache"
+CompiledCache.start
 require "minitest/autorun"
 require "minitest/mock"
 require "timeout"

@@ -93,7 +93,7 @@ class TestRun
     @changed.broadcast
   end
 
-  # The longest first, so that none of them runs alone at the end; before them what others follow, and what nobody knows.
+  # The longest first, so that none runs alone at the end; before them what others follow, and what nobody knows.
   # What follows goes before what has waited: the compiler was the first, and its programs wait more than they compute.
   def add(processes)
     @open += processes.size
