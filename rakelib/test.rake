@@ -145,8 +145,8 @@ task :test do |_, args|
   # CHATON_TEST_SECONDS limits the time in which tests start; bin/matrix sets it. CHATON_TEST_AGAIN is how many failed
   # processes are run once more; .ci/run sets it.
   seconds = Float(ENV["CHATON_TEST_SECONDS"].to_s, exception: false) || Float::INFINITY
-  # On average a process of tests uses a third of a processor; with more of them, those that compute slow others down.
-  run = TestRun.new(slots: (Etc.nprocessors * 2.5).ceil, times_path: "tmp/test_times.json",
+  # On average a process of tests uses less than a third of a processor; with more, those that compute slow others down.
+  run = TestRun.new(slots: Etc.nprocessors * 3, times_path: "tmp/test_times.json",
                     result_path: "tmp/test_result.json", seconds: seconds,
                     again_max: Integer(ENV.fetch("CHATON_TEST_AGAIN", "0")))
   exit 1 unless run.call(processes)

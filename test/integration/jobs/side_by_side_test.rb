@@ -8,7 +8,7 @@ class JobsSideBySideTest < Minitest::Test
   include JobsTest
 
   THREADS = 25
-  SHORT = 150
+  SHORT = 100
   JOBS = <<~RUBY.freeze
     # Uses this much CPU time.
     class Compute
@@ -57,7 +57,7 @@ class JobsSideBySideTest < Minitest::Test
   each_store def test_a_quick_job_overtakes_long_jobs
     server = boot_jobs(JOBS, section: "threads #{THREADS}")
     console(server).run(<<~RUBY)
-      3.times { |n| Compute.perform_async("long\#{n}", 1.5) }
+      3.times { |n| Compute.perform_async("long\#{n}", 0.8) }
       Compute.perform_async("quick", 0.001)
     RUBY
     server.eventually("they ran", timeout_s: WAIT_S) { ended(server).size == 4 }
