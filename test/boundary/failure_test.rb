@@ -61,7 +61,7 @@ class FailureTest < Minitest::Test
 
   def test_a_late_request_is_answered_and_its_thread_goes_on
     release = Queue.new
-    port = serve(web: { request_timeout_s: STRESS ? 20 : 2 }) do |env|
+    port = serve(web: { request_timeout_s: STRESS ? 10 : 2 }) do |env|
       release.pop if env["PATH_INFO"] == "/late"
       [200, {}, ["fine"]]
     end

@@ -7,7 +7,7 @@ require "timeout"
 class StreamedBodyCutTest < Minitest::Test
   include StreamedBodyCase
 
-  REQUEST_S = STRESS ? 20 : 1
+  REQUEST_S = STRESS ? 8 : 1
 
   def test_a_client_that_leaves_raises_an_eof_error
     port = stream do |env|
