@@ -55,7 +55,8 @@ def ruby_tests(name)
 end
 
 def test_processes(title, files_of_each, part)
-  env = {}
+  CompiledCache.start
+  env = CompiledCache.variables
   env["CROSSINGS"] = "all" if part == CROSSINGS
   env["CHATON_GC_STRESS"] = "1" if part == "stress"
   env["CHATON_TEST_KAFKA"] = KafkaBroker.shared.address if KAFKA_PARTS.include?(part)
@@ -137,7 +138,6 @@ task :test do |_, args|
   problem = TEST_NAMES.problem(names)
   abort problem if problem
 
-  CompiledCache.start
   # A reader behind a pipe sees each line at once, too.
   $stdout.sync = true
   processes = names.flat_map { |name| rust_part(name) || ruby_tests(name) }

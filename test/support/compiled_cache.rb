@@ -2,7 +2,7 @@
 
 # Keeps what Ruby has compiled from the files of its libraries, of gems and of this checkout, as bootsnap does for
 # applications. The tests start some 1,500 Ruby processes, and reading code is a third of the processor time that a
-# server takes until it is ready. Processes that are started after {start} require this file before RubyGems.
+# server takes until it is ready. Processes that are started after {start} require this file.
 module CompiledCache
   CHECKOUT = File.expand_path("../..", __dir__)
   FOLDER = File.join(CHECKOUT, "tmp", "compiled", RUBY_DESCRIPTION.tr("^A-Za-z0-9.", "_"))
@@ -11,19 +11,31 @@ module CompiledCache
   # Files of a test, which no other one loads.
   SCRATCH = "/tmp/"
 
+  NO_GEMS = "--disable-gems"
+  OPTION = "-r#{__FILE__}".freeze
+
   class << self
     # Has the processes that this one starts use the cache.
     def start
-      return if ENV["RUBYOPT"].to_s.include?(__FILE__) || __FILE__.match?(/\s/)
+      return if active? || __FILE__.match?(/\s/)
 
       require "fileutils"
       FileUtils.mkdir_p(FOLDER)
-      ENV["RUBYOPT"] = ["--disable-gems", "-r#{__FILE__}", ENV.fetch("RUBYOPT", nil)].compact.join(" ")
+      ENV["RUBYOPT"] = [OPTION, ENV.fetch("RUBYOPT", nil)].compact.join(" ")
     end
+
+    # @return [Hash{String=>String}] variables of a process whose command has no `-r`, which Ruby would carry out first:
+    #   it reads RubyGems from the cache, too
+    def variables = active? ? { "RUBYOPT" => "#{NO_GEMS} #{ENV.fetch("RUBYOPT")}" } : {}
+
+    def active? = ENV["RUBYOPT"].to_s.include?(OPTION)
 
     # In a process that the variable has started.
     def use
       RubyVM::InstructionSequence.singleton_class.prepend(Loading)
+      return if defined?(Gem)
+
+      ENV["RUBYOPT"] = ENV.fetch("RUBYOPT").delete_prefix("#{NO_GEMS} ")
       PRELUDE.each do |library|
         require library
       rescue LoadError
@@ -59,4 +71,4 @@ module CompiledCache
   end
 end
 
-CompiledCache.use unless defined?(Gem)
+CompiledCache.use if CompiledCache.active?

@@ -2,6 +2,7 @@
 
 require "json"
 require "rbconfig"
+require_relative "compiled_cache"
 
 # A Ruby process in an application's directory, like a console or a script. It loads the configuration and the job
 # classes, and evaluates code.
@@ -44,7 +45,8 @@ class Console
     @log = File.join(dir, "console.log")
     code, @input = IO.pipe
     @output, results = IO.pipe
-    @pid = Process.spawn({ "CHATON_CONFIG" => nil }.merge(env), RbConfig.ruby, "-I", LIB, "-e", PROGRAM, *requires,
+    env = { **CompiledCache.variables, "CHATON_CONFIG" => nil, **env }
+    @pid = Process.spawn(env, RbConfig.ruby, "-I", LIB, "-e", PROGRAM, *requires,
                          chdir: dir, in: code, out: [@log, "a"], err: %i[child out], 3 => results)
     @waiter = Process.detach(@pid)
     [code, results].each(&:close)

@@ -7,6 +7,7 @@ require "rbconfig"
 require "tmpdir"
 require "chaton/control"
 require "chaton/memory/allocator"
+require_relative "compiled_cache"
 require_relative "http_client"
 require_relative "output"
 
@@ -60,7 +61,7 @@ class Server
     @dir = Dir.mktmpdir("chaton-test")
     @args = args
     # The scratch directory also has the cache for the next start.
-    @env = { "WEB_CONCURRENCY" => nil, "PORT" => nil, "RACK_ENV" => "production",
+    @env = { **CompiledCache.variables, "WEB_CONCURRENCY" => nil, "PORT" => nil, "RACK_ENV" => "production",
              "XDG_CACHE_HOME" => File.join(@dir, "cache"),
              **(env.keys.grep(ALLOCATOR).any? ? {} : Server.allocator) }.merge(env)
     @inherit = inherit

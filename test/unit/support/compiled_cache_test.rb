@@ -33,8 +33,10 @@ class CompiledCacheTest < Minitest::Test
 
   def test_gems_and_what_ruby_loads_by_itself_are_there
     script = "print [Gem.respond_to?(:loaded_specs), defined?(DidYouMean), defined?(ErrorHighlight)].inspect"
-    with, without = [{}, { "RUBYOPT" => nil }].map { |env| Open3.capture2e(env, RbConfig.ruby, "-e", script).first }
-    assert_equal without, with
+    without, *with = [{ "RUBYOPT" => nil }, {}, CompiledCache.variables].map do |env|
+      Open3.capture2e(env, RbConfig.ruby, "-e", script).first
+    end
+    assert_equal [without] * 2, with
   end
 
   private
