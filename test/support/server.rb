@@ -62,8 +62,8 @@ class Server
     @args = args
     # The scratch directory also has the cache for the next start.
     @env = { **CompiledCache.variables, "WEB_CONCURRENCY" => nil, "PORT" => nil, "RACK_ENV" => "production",
-             "XDG_CACHE_HOME" => File.join(@dir, "cache"),
-             **(env.keys.grep(ALLOCATOR).any? ? {} : Server.allocator) }.merge(env)
+                                        "XDG_CACHE_HOME" => File.join(@dir, "cache"),
+                                        **(env.keys.grep(ALLOCATOR).any? ? {} : Server.allocator) }.merge(env)
     @inherit = inherit
     @seen = []
     write("config.ru", rackup) if rackup

@@ -1,5 +1,8 @@
 # frozen_string_literal: true
 
+# Also for Rack 2, whose Lint uses it without loading it.
+require "uri"
+
 module Chaton
   module Web
     # Sends the file that the application names in `X-Sendfile` (an absolute path) or `X-Accel-Redirect` (a path below
@@ -28,7 +31,6 @@ module Chaton
       # @param roots [Array<String>] absolute paths
       # @param log [Telemetry::Log]
       def initialize(app, roots, log:)
-        require "uri"
         @app = app
         @roots = roots.map { |root| File.realpath(root) }
         @log = log
