@@ -49,7 +49,7 @@ module Bench
       def idle(server)
         before = server.tree.memory_mb[:pss_mb]
         clients = connect(server)
-        clients.read(settle_s: 3)
+        clients.read(settle_s: [3, @case.warmup_s].max)
         grown_mb = (server.tree.memory_mb[:pss_mb] - before).round(1)
         reading = server.tree.read
         sleep(@case.seconds || IDLE_S)
