@@ -16,6 +16,9 @@ use crate::socket;
 
 use super::tls_session::{RecordSocket, TlsSession};
 
+/// No connection lasts for so long.
+const NEVER: Duration = Duration::from_secs(10 * 365 * 86_400);
+
 /// A non-blocking socket with a deadline.
 ///
 /// The timer stays armed at the earliest deadline since it last fired and checks
@@ -156,6 +159,12 @@ impl ClientSocket {
 
     pub fn clear_deadline(&mut self) {
         self.deadline = None;
+    }
+
+    /// Clears the deadline, and disarms the timer of earlier ones: nothing wakes the task then.
+    pub fn disarm(&mut self) {
+        (self.deadline, self.armed) = (None, None);
+        self.timer.as_mut().reset((Instant::now() + NEVER).into());
     }
 
     /// Whether the deadline has passed; if not, the task is woken then.

@@ -34,6 +34,7 @@ impl Connection {
     }
 
     async fn feed_on(&mut self, feeder: &mut dyn Feeder, chunked: bool) -> Result<(), Closing> {
+        self.socket.disarm();
         loop {
             self.socket.clear_deadline();
             let mut out = Vec::new();
