@@ -72,12 +72,16 @@ module Bench
       # @return [Array<self>]
       def self.installed = SETUP ? [new] : []
 
-      def name = "falcon"
+      def name = "falcon #{version}"
       def tls? = false
       def start = super(APP)
       def command_line = super(APP)
 
       private
+
+      def version
+        @version ||= IO.popen(["ruby", "-r", SETUP, "-r", "falcon/version", "-e", "print Falcon::VERSION"], &:read)
+      end
 
       def command(app, port) = ["ruby", "-r", SETUP, app, port.to_s]
     end
