@@ -36,7 +36,7 @@ module Bench
               [Bar.at_most(:grown_mb, 60, against: nil)]),
           row("idle-tls", "10,000 idle clients over TLS", %i[grown_mb waiting_kb threads],
               [Bar.at_most(:grown_mb, 60 + 250, against: nil)], kind: :idle, servers: [LiveChaton.new(tls: true)]),
-          # The thread that reads the log looks every 30 s, should it not have been told of a change; the rest is timers.
+          # The thread that reads the log looks every 30 s, should nobody have told it of a change; the rest is timers.
           row("still", "10,000 idle clients for 30 s without comments, 45 s after they came", %i[idle_waits],
               [Bar.at_most(:idle_waits, 5, against: nil)], kind: :idle, warmup_s: 45, seconds: 30,
                                                            servers: [LiveChaton.new(ping_s: 3600)]),
