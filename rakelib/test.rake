@@ -3,6 +3,7 @@
 require "etc"
 require "json"
 require_relative "../ext/chaton/toolchain"
+require_relative "support/rails_tests"
 require_relative "support/test_names"
 require_relative "support/test_process"
 require_relative "support/test_run"
@@ -30,7 +31,9 @@ MODELS = "models"
 MODEL_S = 600
 # The test program of a crate that has several modules of tests.
 INTEGRATION = "integration"
-TEST_NAMES = TestNames.new([*TEST_PARTS, CROSSINGS, MODELS])
+# Only in `bin/matrix rails`.
+RAILS = "rails"
+TEST_NAMES = TestNames.new([*TEST_PARTS, CROSSINGS, MODELS, RAILS])
 # One broker serves all of these.
 KAFKA_PARTS = %w[cargo streams].freeze
 # These compute all the time and give way to tests that watch the clock.
@@ -51,6 +54,7 @@ def ruby_tests(name)
   file = TEST_NAMES.file(name)
   return test_processes("some #{TEST_NAMES.part_of(name)}", [[file]], TEST_NAMES.part_of(name)) if file
   return test_processes(name, [["test/integration/web/crossings_test.rb"]], name) if name == CROSSINGS
+  return rails_tests if name == RAILS
   test_processes(name, TEST_FILES.fetch(name).call, name)
 end
 
@@ -81,6 +85,12 @@ end
 
 # @return [Array<TestProcess>, nil] nil for a part in Ruby
 def rust_part(name) = { "cargo" => method(:rust_tests), MODELS => method(:model_tests) }[name]&.call
+
+# @return [Array<TestProcess>]
+def rails_tests
+  own = RailsTests::FILES.flat_map { |glob| Dir[glob] }.zip
+  [*test_processes(RAILS, own, RAILS), *RailsTests.new(ENV.fetch("CHATON_RAILS", nil)).theirs]
+end
 
 # The tests of the models, which run at the same time.
 def model_tests

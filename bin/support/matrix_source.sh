@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # The lane of a Ruby that is built from a checkout of its source. Sourced by bin/matrix.
 
-# The root directory of all such Rubies is a Debian sid of its own. Its Ruby builds the new one; its gems are used if
-# they have no C code.
+# Such a Ruby is built in the root directory of Debian experimental. Its Ruby builds the new one; its gems are used if they
+# have no C code.
 MATRIX_SOURCE_PACKAGES="autoconf libyaml-dev libffi-dev libgmp-dev libreadline-dev libsqlite3-dev dpkg-dev"
 # Gems with C code that the tests need, and the Debian source packages from which they are built, in the order of their
 # needs. CHATON_MATRIX_GEMS may name a folder with the source of some (DIR/puma); Debian has none of bigdecimal and of
@@ -10,8 +10,8 @@ MATRIX_SOURCE_PACKAGES="autoconf libyaml-dev libffi-dev libgmp-dev libreadline-d
 MATRIX_SOURCE_GEMS="bigdecimal: nio4r:ruby-nio4r puma:puma sqlite3:ruby-sqlite3 fiddle:"
 # Others, which unit and boundary tests hardly need.
 MATRIX_SOURCE_WITHOUT="nokogiri pg websocket-driver"
-# Gems that were part of Ruby until 3.4: files of Debian's Ruby 3.3.
-MATRIX_SOURCE_FORMER="drb logger mutex_m benchmark ostruct"
+# Gems that were part of Ruby until 3.4 or 4.0: files of Debian's Ruby 3.3.
+MATRIX_SOURCE_FORMER="drb logger mutex_m benchmark ostruct irb reline rdoc pstore"
 
 # Ends with a sentence unless the folder is a checkout of Ruby's source.
 matrix_source_check() {
@@ -171,6 +171,8 @@ matrix_source_gem() {
     cd "$1"
     cd "$(dirname "$(find . -name "$0.gemspec" | head -n 1)")"
     sed -i "/signing_key\|cert_chain/d" "$0.gemspec"
+    # The generator of racc includes it; only its runtime is used.
+    [ "$0" != racc ] || touch lib/racc/parser-text.rb
     rm -rf .git && git init -q && git add -A
     gem build -q "$0.gemspec"
     gem install --local --ignore-dependencies --no-document "$0"-*.gem -- --enable-system-libraries' \

@@ -8,7 +8,9 @@ require "json"
 class LaneResults
   TITLES = { "trixie" => "Debian 13", "sid" => "Debian sid", "experimental" => "Debian experimental" }.freeze
   FLOOR = "| Debian 12 | Ruby 3.1, Rack 2.2, Rails 6.1, Puma 5.6, Sidekiq 6.4 | every part | each commit |"
-  HEAD = ["| | versions | tests passed | commit, date |", "|---|---|---|---|", FLOOR].freeze
+  HEAD = ["| | versions | tests passed | commit, date |", "|---|---|---|---|"].freeze
+  # What comes from its own source.
+  BUILT = { "rails-" => "Rails built from source", "ruby-" => "Ruby built from source" }.freeze
   BLOCK = /(?<=<!-- matrix -->\n).*?(?=<!-- end matrix -->)/m
 
   # @param fresh [String] folder of this machine's results
@@ -39,11 +41,10 @@ class LaneResults
     FileUtils.cp(Dir[File.join(@fresh, "*.json")], @kept)
   end
 
-  # @return [String] the lines of the table
+  # @return [String] the lines of the table: the newest Rails first, with the newest Ruby
   def table
     lanes = Dir[File.join(@kept, "*.json")].map { |file| File.basename(file, ".json") }
-    known, others = lanes.partition { |lane| TITLES.key?(lane) }
-    [*HEAD, *(known.sort_by { |lane| TITLES.keys.index(lane) } + others.sort).map { |lane| row(lane) }].join("\n")
+    [*HEAD, *lanes.sort_by { |lane| age(lane) }.reverse.map { |lane| row(lane) }, FLOOR].join("\n")
   end
 
   # @param page [String]
@@ -52,12 +53,18 @@ class LaneResults
 
   private
 
+  # @return [Array<Gem::Version>]
+  def age(lane)
+    versions = read(@kept, lane)["versions"]
+    %w[Rails Ruby].map { |name| Gem::Version.new(versions[name].to_s[/\A\d+(\.\d+)*/] || "0") } << lane
+  end
+
   def row(lane)
     record = read(@kept, lane)
     versions = record["versions"].except("rustc").map { |pair| pair.join(" ") }.join(", ")
     passed = record["parts"].map { |name, part| "#{name} #{shown(part)}" }.join(", ")
     at = record["parts"].values.map { |part| "`#{part["commit"]}`, #{part["date"]}" }.uniq.join("; ")
-    title = TITLES.fetch(lane) { lane.start_with?("ruby-") ? "built from source" : lane }
+    title = TITLES[lane] || BUILT.find { |prefix, _| lane.start_with?(prefix) }&.last || lane
     "| #{title} | #{versions} | #{passed} | #{at} |"
   end
 

@@ -17,8 +17,21 @@ class LaneResultsTest < Minitest::Test
   def test_a_row_says_versions_tests_commit_and_date
     record("trixie", { "unit" => part(9, 0), "boundary" => part(4, 2) }, "abc1234")
     @results.keep
-    assert_equal "| Debian 13 | Ruby 3.3.8, Puma 6.6.0 | unit 9, boundary 4 (2 failed) | `abc1234`, 2026-01-02 |",
-                 @results.table.lines.last.chomp
+    assert_includes @results.table.lines(chomp: true),
+                    "| Debian 13 | Ruby 3.3.8, Puma 6.6.0 | unit 9, boundary 4 (2 failed) | `abc1234`, 2026-01-02 |"
+  end
+
+  def test_the_newest_rails_comes_first_with_the_newest_ruby
+    versions = { "trixie" => %w[7.2.2 3.3.8], "ruby-4.0" => %w[7.2.2 4.0.5], "rails-8.1-ruby-3.4" => %w[8.1.3.1 3.4.11],
+                 "rails-main-ruby-3.4" => %w[8.2.0.alpha 3.4.11], "rails-8.1-ruby-4.0" => %w[8.1.3.1 4.0.5] }
+    versions.each do |lane, (rails, ruby)|
+      record(lane, { "unit" => part(1, 0) }, "abc1234", { "Ruby" => ruby, "Rails" => rails })
+    end
+    @results.keep
+    rows = @results.table.lines.drop(2).map { |row| [/Rails (\d[^ ,]*)/, /Ruby (\d[^ ,]*)/].map { |one| row[one, 1] } }
+    assert_equal [%w[8.2.0.alpha 3.4.11], %w[8.1.3.1 4.0.5], %w[8.1.3.1 3.4.11], %w[7.2.2 4.0.5], %w[7.2.2 3.3.8],
+                  %w[6.1 3.1]], rows
+    assert_match(/^\| Rails built from source \| Ruby 3/, @results.table)
   end
 
   def test_skipped_tests_are_not_hidden

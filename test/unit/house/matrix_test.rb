@@ -84,6 +84,27 @@ class MatrixTest < Minitest::Test
     assert_match(/there is no part or file of the tests 'boundry'; did you mean 'boundary'\?/, output)
   end
 
+  # The repositories stand here, as they do on their host.
+  def test_what_debian_lacks_is_cloned_once_from_its_repository
+    git = ->(*words) { assert system("git", "-C", "#{@root}/rails", *words, %i[out err] => File::NULL) }
+    FileUtils.mkdir_p("#{@root}/rails")
+    git.call("init")
+    %w[v8.1.2 v8.1.10 v8.1.9.rc1 v8.0.9].each do |tag|
+      git.call("-c", "user.name=a", "-c", "user.email=a@b", "commit", "--allow-empty", "-m", tag)
+      git.call("tag", tag)
+    end
+    settings = { "GIT_CONFIG_COUNT" => "1", "GIT_CONFIG_KEY_0" => "url.#{@root}/.insteadOf",
+                 "GIT_CONFIG_VALUE_0" => "https://github.com/rails/", "CHATON_MATRIX_GEMS" => "#{@root}/gems" }
+    FileUtils.mkdir_p("#{@root}/gems")
+    script = ". bin/support/matrix_source.sh; . bin/support/matrix_rails.sh; matrix_rails_clone rails rails/rails " \
+             "$(matrix_rails_ref 8.1) && git -C $CHATON_MATRIX_GEMS/rails log -1 --format=%s"
+    assert_equal ["matrix: cloning rails/rails v8.1.10\nv8.1.10\n", 0], run_bash(script, settings)
+    assert_equal ["v8.1.10\n", 0], run_bash(script, settings)
+    output, status = run_bash("#{script}; matrix_rails_clone turbo rails/turbo v1", settings)
+    assert_match(%r{^matrix: https://github\.com/rails/turbo could not be cloned: .+}, output)
+    assert_equal 1, status
+  end
+
   private
 
   # A process that nobody has waited for has no command line any more.
@@ -97,8 +118,8 @@ class MatrixTest < Minitest::Test
     Timeout.timeout(30) { sleep 0.01 until yield }
   end
 
-  def run_bash(script)
-    output, status = Open3.capture2e("bash", "-c", REPLACED + script)
+  def run_bash(script, env = {})
+    output, status = Open3.capture2e(env, "bash", "-c", REPLACED + script)
     [output, status.exitstatus]
   end
 end
