@@ -104,7 +104,7 @@ module Chaton
         @headers.delete_if { |name, _| name.casecmp?("content-length") }
         Live.client.stream(@request, @status, @headers, body.event_stream_names, body.event_stream_options) or
           raise ResponseError, "the headers cannot be sent: #{@headers.inspect[0, 200]}"
-      rescue StoreUnavailable => e
+      rescue StoreUnavailable, StoreFull, StoreBusy => e
         Live.note_away(e, @log)
         # Browsers give up after an error, and come back after a stream that has ended.
         @request.finish(@status, @headers, ["retry: #{rand(RETRY_MS)}\n\n"])

@@ -185,6 +185,21 @@ class EventStreamsTroubleTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
+  def test_a_stream_that_cannot_begin_on_a_full_disk_ends_so_that_its_client_comes_back
+    SmallDisk.open(megabytes: 4) do |dir|
+      ballast = SmallDisk.fill(dir)
+      server = boot(rackup: APP, config: "workers 0\nlive { store \"sqlite://#{dir}/live.db\" }")
+      begins = -> { EventClient.new(server.port, "/a").connect }
+      early = begins.call
+      assert_equal 200, early.head.first
+      assert_match(/\Aretry: [234]\d{3}\n\n\z/, early.body)
+      assert_match(/event streams cannot begin now: .*live.db/, server.log)
+      File.delete(ballast)
+      server.eventually("one begins") { begins.call.head.last["transfer-encoding"] == "chunked" }
+      assert_equal 0, server.stop
+    end
+  end
+
   def test_a_full_disk_keeps_streams_open_and_new_messages_flow
     [0, 2].each do |workers|
       SmallDisk.open(megabytes: 6) do |dir|
