@@ -25,6 +25,9 @@ module Chaton
     JOIN_S = 1.0
     # Time for the last spans once the time of the stop has passed.
     LATE_SPANS_S = 0.3
+    # Workers that may relay the outbox: one does, and one follows it at once. Each has a connection.
+    RELAYS = 2
+    private_constant :RELAYS
 
     # The class of {Native} that each role's work has; the extension may have been built without one of them.
     WORK_CLASSES = { jobs: :Job, streams: :Batch }.freeze
@@ -141,7 +144,8 @@ module Chaton
 
     # Hands what transactions of the application have stored (`outbox: true`) to the log, if no other process does.
     def relay
-      return unless @plan.jobs&.store&.start_with?("postgres") && @plan.streams
+      here = @context.index.to_i < RELAYS && @plan.streams
+      return unless here && @plan.jobs&.store&.start_with?("postgres")
 
       Native::OutboxRelay.start(JSON.generate(@plan.jobs.store_settings), @plan.streams.log_document)
     end

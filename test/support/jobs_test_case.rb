@@ -9,7 +9,8 @@ require_relative "role_test_case"
 module JobsTest
   include RoleTest
 
-  STORES = %i[sqlite redis].freeze
+  # Or those that `CHATON_TEST_STORES` names.
+  STORES = ENV.fetch("CHATON_TEST_STORES", "sqlite redis").split.map(&:to_sym).freeze
   # A job that notes its argument.
   NOTE = <<~RUBY
     class Note
@@ -34,7 +35,7 @@ module JobsTest
 
     def each_store(name) = each_kind(STORES, name)
 
-    def every_store(name) = each_kind(STORES + %i[postgres], name)
+    def every_store(name) = each_kind(STORES | %i[postgres], name)
   end
 
   def self.included(base)

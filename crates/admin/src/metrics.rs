@@ -6,6 +6,7 @@ mod openmetrics;
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 
+use chaton_core::outbox::OutboxStatus;
 use chaton_core::process::counters::{
     BrokerCounters, CertificateCounters, ClassCounters, HeapGauges, HeapTotals, JobCounters,
     LiveCounters, Named, ProducedCounters, RequestCounters, TimeTotals, TopicCounters,
@@ -16,7 +17,7 @@ use chaton_core::process::table::{Kind, Reading, Table};
 use chaton_core::work::Role;
 use chaton_memory::eden::EdenReason;
 
-use crate::queues::{Outbox, QueueSize, StoreSizes};
+use crate::queues::{QueueSize, StoreSizes};
 use crate::tree::{one_of_each_number, TreeReport, WorkerEntry, WorkerPhase};
 pub use openmetrics::CONTENT_TYPE;
 
@@ -294,7 +295,7 @@ pub(crate) fn sample_metrics() -> io::Result<Metrics> {
         store: Some(Some(StoreSizes {
             queues: vec![queue],
             sets: sets.into(),
-            outbox: Some(Outbox::default()),
+            outbox: Some(OutboxStatus::default()),
         })),
     };
     Ok(Metrics::read(&report, &scoreboard, &around))

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chaton_core::clock::now_ns;
+use chaton_core::outbox::OutboxStatus;
 use tokio::sync::Mutex;
 
 /// How long a scrape waits for the store. Without an answer it shows that there was none.
@@ -34,18 +35,7 @@ pub struct StoreSizes {
     /// The other sets of jobs: `scheduled`, `retries`, `dead`, `in_flight`.
     pub sets: Vec<(&'static str, u64)>,
     /// Records that wait there for the log; `None`: it keeps none.
-    pub outbox: Option<Outbox>,
-}
-
-/// Records that transactions of the application have stored for the log.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Outbox {
-    /// Age of the oldest one that waits (s).
-    pub lag_s: f64,
-    /// How many wait.
-    pub waiting: u64,
-    /// How many the log has refused.
-    pub refused: u64,
+    pub outbox: Option<OutboxStatus>,
 }
 
 /// Reads a store. A call may block for as long as the store's own time limits allow.

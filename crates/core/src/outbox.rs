@@ -52,6 +52,17 @@ impl OwnedRecord {
     }
 }
 
+/// Records that wait for a log.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct OutboxStatus {
+    /// Age of the oldest one (s), 0 when there is none.
+    pub lag_s: f64,
+    /// How many wait.
+    pub waiting: u64,
+    /// How many the log has refused.
+    pub refused: u64,
+}
+
 /// What became of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delivery {

@@ -80,9 +80,9 @@ module Chaton
       def with_store(plan)
         return plan if plan.jobs.nil? || plan.jobs.store_file
 
-        native = ::Chaton::Jobs.client.native
-        native.queues
-        with_notes(plan, native.advice)
+        client = ::Chaton::Jobs.client
+        client.native.queues
+        with_notes(plan, [*client.native.advice, *client.elsewhere])
       rescue StoreUnavailable => e
         note = "the job store cannot be reached now, and a server that starts would wait for it: #{e.message}"
         with_notes(plan, [note])

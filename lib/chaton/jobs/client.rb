@@ -77,6 +77,10 @@ module Chaton
       # @private
       def check_work = @own.pool
 
+      # @see OwnTransaction#elsewhere
+      # @private
+      def elsewhere = @own.elsewhere
+
       # Enqueues one job of a class.
       #
       # @param at [Float, nil] when it is due; nil: now

@@ -17,7 +17,10 @@ module Chaton
       TELLER_S = 1
       # Seconds between two announcements: each takes a lock of the whole server, and a claim takes many jobs at once.
       PAUSE_S = 0.005
-      private_constant :QUEUES_MAX, :TELLER_S, :PAUSE_S
+      # Seconds after a statement of the gem pg, whose commit is not seen, at which others are told: most transactions
+      # are short.
+      LATER_S = [0.02, 0.2, 2].freeze
+      private_constant :QUEUES_MAX, :TELLER_S, :PAUSE_S, :LATER_S
 
       # @param native [Native::JobsClient]
       def initialize(native)
@@ -25,7 +28,8 @@ module Chaton
         # By connection, or by pool of connections: whether it is to the store's database.
         @ours = ObjectSpace::WeakMap.new
         @lock = Mutex.new
-        @untold = []
+        # Queues to tell of, by when (in PAUSE_S).
+        @due = Hash.new { |due, at| due[at] = [] }
         @committed = ConditionVariable.new
       end
 
@@ -100,11 +104,21 @@ module Chaton
       # @raise [ConfigError] there is none
       # @private
       def pool
-        pools = possible? && defined?(::ActiveRecord::Base) ? AfterCommit.pools : []
-        pools.find { |pool| @ours.key?(pool) ? @ours[pool] == :ours : pool.with_connection { |one| ours?(one) } } or
+        pools.find { |pool| our_pool?(pool) } or
           raise ConfigError, "options transaction: true needs jobs in the PostgreSQL database of ActiveRecord (jobs " \
                              "{ store :active_record }), or jobs and records in one SQLite file; they are in " \
                              "#{Jobs.settings.store_shown}"
+      end
+
+      # @return [String, nil] what a person should know: ActiveRecord has a database, and no connection to the store's
+      # @private
+      def elsewhere
+        return if pools.empty? || pools.any? { |pool| our_pool?(pool) }
+
+        "ActiveRecord has no connection to the database of the jobs (#{Jobs.settings.store_shown}): those that are " \
+          "enqueued in its transactions are stored after the commit, and a crash between the two loses them"
+      rescue StandardError
+        # One of the databases does not answer.
       end
 
       # @return [Object, nil] the first value of the first row
@@ -116,9 +130,14 @@ module Chaton
         connection.fetch(sql).first&.values&.first
       end
 
-      # Tells what was committed last, at the end of the process.
+      # Tells the rest, at the end of the process.
       def finish
-        @lock.synchronize { @committed.signal }
+        @lock.synchronize do
+          rest = @due.values.flatten.uniq
+          @due.clear[0] = rest if rest.any?
+          @ends_now = true
+          @committed.signal
+        end
         @teller&.join(TELLER_S)
       end
 
@@ -128,6 +147,10 @@ module Chaton
         @database = @native.own_database || false if @database.nil?
         @database ? true : false
       end
+
+      def pools = possible? && defined?(::ActiveRecord::Base) ? AfterCommit.pools : []
+
+      def our_pool?(pool) = @ours.key?(pool) ? @ours[pool] == :ours : pool.with_connection { |one| ours?(one) }
 
       # A pool's connections are to one database.
       def ours?(connection)
@@ -149,22 +172,27 @@ module Chaton
 
       def active_record?(connection) = connection.respond_to?(:exec_query)
 
-      # A commit of other libraries is not seen.
       def tell_later(connection, queues)
-        AfterCommit.behind(connection) { tell(queues) } if active_record?(connection) && !queues.empty?
+        return if queues.empty?
+        return AfterCommit.behind(connection) { tell(queues) } if active_record?(connection)
+        return connection.after_commit { tell(queues) } if connection.respond_to?(:after_commit)
+
+        tell(queues, LATER_S)
       end
 
       # Nobody waits for the answer: a thread tells, of all that was committed since it has told the last time.
       #
       # @param queues [Array<String, nil>] nil: the outbox
-      def tell(queues)
+      def tell(queues, after_s = [0])
         @lock.synchronize do
-          @untold |= queues
+          after_s.each { |seconds| @due[now + (seconds / PAUSE_S).to_i] |= queues }
           @ends ||= at_exit { finish }
           @teller = Thread.new { tell_all }.tap { |thread| thread.name = "chaton tells" } unless @teller&.alive?
           @committed.signal
         end
       end
+
+      def now = (::Process.clock_gettime(::Process::CLOCK_MONOTONIC) / PAUSE_S).to_i
 
       # Ends when nothing was committed for some time.
       def tell_all
@@ -179,9 +207,17 @@ module Chaton
       # @return [Array<String>] empty: there are none
       def next_told
         @lock.synchronize do
-          @committed.wait(@lock, TELLER_S) if @untold.empty?
-          @teller = nil if @untold.empty?
-          @untold.shift(QUEUES_MAX)
+          until (due = @due.keys.select { |at| at <= now }).any?
+            idle = @due.empty?
+            break if idle && @ends_now
+
+            @committed.wait(@lock, idle ? TELLER_S : (@due.keys.min - now) * PAUSE_S)
+            break if idle && @due.empty?
+          end
+          told = due.flat_map { |at| @due.delete(at) }.uniq
+          @due[now] = told.slice!(QUEUES_MAX..) if told.size > QUEUES_MAX
+          @teller = nil if told.empty?
+          told
         end
       end
     end

@@ -83,7 +83,8 @@ module Chaton
       # `active_connection?` does not check out a connection.
       def connections
         handler = ::ActiveRecord::Base.connection_handler
-        pools = ::ActiveRecord.version < RAILS_7_1 ? handler.all_connection_pools : handler.connection_pool_list(:all)
+        @by_role = ::ActiveRecord.version >= RAILS_7_1 if @by_role.nil?
+        pools = @by_role ? handler.connection_pool_list(:all) : handler.all_connection_pools
         pools.filter_map(&:active_connection?)
       end
     end

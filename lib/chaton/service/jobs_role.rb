@@ -26,6 +26,8 @@ module Chaton
         @log.info("jobs are run", store: @plan.jobs.store_shown, identity: @engine.identity,
                                   queues: @plan.jobs.queues.map(&:first).join(","))
         Jobs::Runtime.start_beats(@log)
+        # A database that does not answer holds up no boot.
+        Thread.new { Jobs.client.elsewhere&.then { |note| @log.info(note) } } if @plan.jobs.store.match?(/\Apostgres/)
       end
 
       def begin

@@ -8,7 +8,7 @@ require "support/jobs_test_case"
 class ImportTest < Minitest::Test
   include JobsTest
 
-  JOBS = 3_000
+  JOBS = Soak.number(3_000, 100_000)
   # Processes that claim as Solid Queue's do, of rows at once.
   CLAIMERS = 2
   CLAIMED = 3
@@ -51,6 +51,8 @@ class ImportTest < Minitest::Test
       end
     end
   RUBY
+
+  def time_limit_s = Soak.number(60, 600)
 
   def setup
     super

@@ -50,6 +50,11 @@ class OwnTransactionTest < Minitest::Test
     sleep
   RUBY
 
+  # Kills before a COMMIT, and as many after one.
+  KILLS = Soak.number(5, 100)
+
+  def time_limit_s = Soak.number(60, 600)
+
   def setup
     super
     @server = PostgresServer.shared
@@ -131,6 +136,20 @@ class OwnTransactionTest < Minitest::Test
     sequel&.disconnect
   end
 
+  def test_commits_of_pg_and_sequel_are_told
+    require "sequel"
+    pg, listener = Array.new(2) { PG.connect(host: @server.dir, user: PostgresServer::USER, dbname: @database) }
+    sequel = Sequel.connect(adapter: "postgres", host: @server.dir, user: PostgresServer::USER, database: @database)
+    listener.exec("LISTEN chaton_jobs")
+    pg.transaction { Ship.set(connection: pg, queue: "pg").perform_async(1) }
+    assert_equal "pg", told(listener)
+    sequel.transaction { Ship.set(connection: sequel, queue: "sequel").perform_async(1) }
+    queue = told(listener) until queue == "sequel"
+  ensure
+    [pg, listener].each { |one| one&.close }
+    sequel&.disconnect
+  end
+
   def test_active_job
     ActiveJob::Base.queue_adapter = :chaton
     transaction do
@@ -154,6 +173,19 @@ class OwnTransactionTest < Minitest::Test
     assert_match(/connection: is not to the database of the store/, error.message)
   ensure
     pg&.close
+  end
+
+  def test_a_store_in_another_database_is_said_at_boot
+    @store = @url
+    of = lambda do |database|
+      "require \"active_record\"\n" \
+        "ActiveRecord::Base.establish_connection(JSON.parse(#{address(database).to_json.dump}))"
+    end
+    line = /ActiveRecord has no connection to the database of the jobs \(postgres:.*stored after the commit/
+    server = boot_jobs(of.call(@server.create_database))
+    server.wait_line(line)
+    assert_match(line, server.check)
+    refute_match(line, prepare_jobs(of.call(@database)).check)
   end
 
   def test_workers_are_woken_by_the_commit_and_see_its_rows
@@ -186,11 +218,11 @@ class OwnTransactionTest < Minitest::Test
 
   def test_a_kill_before_the_commit_leaves_neither_and_one_after_it_both
     sql("DELETE FROM chaton.jobs")
-    5.times do |number|
+    KILLS.times do |number|
       %w[before after].each { |where| killed(where, "#{where}#{number}") }
     end
     # Rows of a killed transaction are never visible.
-    after = Array.new(5) { |number| "after#{number}" }
+    after = Array.new(KILLS) { |number| "after#{number}" }
     assert_equal [after, after], [args, sql("SELECT name FROM orders ORDER BY id").lines.map(&:chomp)]
   end
 
@@ -202,6 +234,12 @@ class OwnTransactionTest < Minitest::Test
       assert_equal "there\n", child.gets
       Process.kill(:KILL, child.pid)
     end
+  end
+
+  # @return [String] the queue of which others are told next
+  def told(listener)
+    listener.wait_for_notify(WAIT_S) { |_, _, queue| return queue }
+    flunk "nobody is told"
   end
 
   def connect(database) = ActiveRecord::Base.establish_connection(address(database))

@@ -9,11 +9,12 @@ class OwnWorkTest < Minitest::Test
   include JobsTest
 
   # Kills and starts of servers take long on a busy machine.
-  def time_limit_s = 180
+  def time_limit_s = Soak.number(180, 1_800)
 
-  KILLS = 6
-  # Of which one kill of each kind meets some.
-  JOBS = 120
+  # Of a worker, of PostgreSQL and of the supervisor, by turns.
+  KILLS = Soak.number(6, 200)
+  # Each kill meets some.
+  JOBS = 20 * KILLS
   # Jobs that add 1 to the row of their number, in so many ways.
   CLASSES = <<~'RUBY'
     def write(text) = ActiveRecord::Base.connection.execute(text)
@@ -170,7 +171,7 @@ class OwnWorkTest < Minitest::Test
       # Those that die come first again: one that dies with three workers is not run any more.
       done = counted
       server.eventually("some are done") { counted >= [done + 16, JOBS].min }
-      number.odd? ? restart_postgres : server.signal("KILL", server.workers.sample)
+      kill(server, number % 3)
     end
     server.kill_all
     server = prepare_jobs(classes, section: "lease_s 5").start.ready
@@ -202,6 +203,16 @@ class OwnWorkTest < Minitest::Test
       ActiveRecord::Base.establish_connection(adapter: "postgresql", host: #{@postgres.dir.dump}, username: "postgres",
                                               database: #{@database.dump}, pool: 20)
     RUBY
+  end
+
+  def kill(server, whom)
+    return restart_postgres if whom == 1
+    return server.signal("KILL", server.workers.sample) if whom.zero?
+
+    server.signal("KILL")
+    server.wait_exit
+    server.wait_all_gone
+    server.start.ready
   end
 
   def restart_postgres

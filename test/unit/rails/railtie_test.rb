@@ -51,6 +51,24 @@ class RailtieTest < Minitest::Test
     assert_equal "redis://127.0.0.1:1/4", run_app("print Chaton::Jobs.send(:configured, :jobs, '').store")
   end
 
+  # As the defaults of Rails 8.2 have it.
+  def test_a_store_in_postgresql_takes_jobs_into_the_transaction
+    defaults = <<~RUBY
+      ActiveJob::Base.class_attribute(:enqueue_after_transaction_commit)
+      class App
+        config.active_job.enqueue_after_transaction_commit = true
+        config.define_singleton_method(:loaded_config_version) { ENV["VERSION"] }
+        config.chaton.store = ENV["STORE"]
+      end
+    RUBY
+    write("application.rb", APPLICATION + defaults)
+    seen = [%w[postgres://127.0.0.1:1/app 8.2], %w[postgres://127.0.0.1:1/app 7.2], %w[redis://127.0.0.1:1/4 8.2]]
+      .map do |store, version|
+        run_app("print ActiveJob::Base.enqueue_after_transaction_commit", { "STORE" => store, "VERSION" => version })
+      end
+    assert_equal %w[false true true], seen
+  end
+
   def test_the_store_of_the_application_goes_before_that_of_the_file
     write("config/chaton.rb", 'jobs { store "redis://127.0.0.1:1/1"; lease 30; dead_max 7 }')
     initializer('Chaton::Jobs.configure { |jobs| jobs.store "redis://127.0.0.1:1/2" }')

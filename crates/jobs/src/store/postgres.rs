@@ -7,6 +7,7 @@ mod address;
 mod advice;
 mod batches;
 mod connection;
+mod constants;
 mod errors;
 mod floors;
 mod inspect;

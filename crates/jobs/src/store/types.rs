@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use chaton_core::outbox::OutboxStatus;
+
 use crate::limit::Limit;
 
 /// Jobs claimed at once.
@@ -291,17 +293,6 @@ pub struct QueueStatus {
     pub latency_s: f64,
     /// Its jobs are not claimed.
     pub paused: bool,
-}
-
-/// Records that wait for a log.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct OutboxStatus {
-    /// Age of the oldest one (s), 0 when there is none.
-    pub lag_s: f64,
-    /// How many wait.
-    pub waiting: u64,
-    /// How many the log has refused.
-    pub refused: u64,
 }
 
 /// A process, as it described itself.

@@ -17,6 +17,10 @@ use parking_lot::Mutex;
 
 /// With this variable, an address, a test process is one of a tree.
 const MEMBER: &str = "CHATON_TEST_TREE_MEMBER";
+/// With this one, too, it is the supervisor of so many.
+const TREE: &str = "CHATON_TEST_TREE";
+/// So long statements are counted: all that is done from time to time is done once.
+const COUNTED: Duration = Duration::from_secs(20);
 /// Longest wait for a condition.
 const WAIT: Duration = Duration::from_secs(60);
 
@@ -46,6 +50,11 @@ impl Feed<Job> for Printed {
 #[test]
 fn is_a_member_if_it_is_asked_to_be() {
     let Ok(url) = std::env::var(MEMBER) else { return };
+    if let Ok(count) = std::env::var(TREE) {
+        let _members = Members::start(&url, count.parse().unwrap());
+        drop(std::io::stdin().lines().next());
+        return;
+    }
     let mut config = config(options(&url));
     config.supervised = true;
     config.heartbeat = Duration::from_secs(3);
@@ -72,9 +81,16 @@ impl Members {
     }
 
     fn add(&mut self) {
+        self.add_tree(None);
+    }
+
+    /// A member, or the supervisor of so many.
+    fn add_tree(&mut self, count: Option<usize>) {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["postgres_tree::is_a_member_if_it_is_asked_to_be", "--exact", "--nocapture"]);
-        command.env(MEMBER, &self.url).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.env(MEMBER, &self.url).env_remove(TREE);
+        command.envs(count.map(|count| (TREE, count.to_string())));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let (output, ran) = (BufReader::new(child.stdout.take().unwrap()), self.ran.clone());
         std::thread::spawn(move || {
@@ -156,7 +172,7 @@ fn signal(child: &Child, signal: &str) {
 }
 
 #[test]
-fn twenty_idle_processes_send_two_statements_a_second() {
+fn twenty_idle_processes_send_two_statements_a_second_and_twenty_more_one() {
     let server = TestPostgres::start(&[
         "-c",
         "fsync=off",
@@ -166,23 +182,39 @@ fn twenty_idle_processes_send_two_statements_a_second() {
     let database = server.database();
     let ask = |sql: &str| server.psql(&database, sql).unwrap();
     ask("CREATE EXTENSION pg_stat_statements");
-    let members = Members::start(&server.url(&database), 20);
-    wait_for("all are there", || {
-        server.psql(&database, "SELECT count(*) FROM chaton.owners").as_deref() == Some("20")
-    });
+    let mut members = Members::start(&server.url(&database), 20);
     members.wait_for_leader();
-    let own = format!("SELECT count(*) FROM pg_stat_activity WHERE datname='{database}'");
-    // Connections of the begin are closed after a while: one for each remains, and one that listens.
-    wait_for("few connections", || ask(&own).parse::<u32>().unwrap() <= 20 + 1 + 1);
-    ask("SELECT pg_stat_statements_reset()");
-    let began = Instant::now();
-    std::thread::sleep(Duration::from_secs(20));
-    let sql = "SELECT calls, left(query, 80) FROM pg_stat_statements WHERE query NOT LIKE '%pg_stat_%' ORDER BY 1 DESC";
-    let found = ask(sql);
-    let calls = found.lines().filter_map(|line| line.split('|').next()?.parse::<u64>().ok());
-    let rate = calls.sum::<u64>() as f64 / began.elapsed().as_secs_f64();
-    println!("20 idle processes: {rate:.2} statements/s");
-    assert!(rate <= 2.0, "{rate}: {found}");
+    let rate = |trees: u32| {
+        let owners = (20 * trees).to_string();
+        wait_for("all are there", || {
+            server.psql(&database, "SELECT count(*) FROM chaton.owners") == Some(owners.clone())
+        });
+        // Connections of the begin are closed after a while: one for each remains, and one of each tree that listens.
+        let own = format!("SELECT count(*) FROM pg_stat_activity WHERE datname='{database}'");
+        wait_for("few connections", || ask(&own).parse::<u32>().unwrap() <= 21 * trees + 1);
+        ask("SELECT pg_stat_statements_reset()");
+        let began = Instant::now();
+        std::thread::sleep(COUNTED);
+        let sql = "SELECT calls, left(query, 80) FROM pg_stat_statements WHERE query NOT LIKE '%pg_stat_%'
+            ORDER BY 1 DESC";
+        let found = ask(sql);
+        let is_frame = |sql: &str| ["BEGIN", "SET", "COMMIT"].iter().any(|it| sql.starts_with(it));
+        let (mut all, mut frames) = (0_u64, 0);
+        for (calls, sql) in found.lines().filter_map(|line| line.split_once('|')) {
+            let calls: u64 = calls.parse().unwrap_or(0);
+            all += calls;
+            frames += if is_frame(sql) { calls } else { 0 };
+        }
+        let of = |calls: u64| calls as f64 / began.elapsed().as_secs_f64();
+        let (all, own) = (of(all), of(all - frames));
+        println!("{trees} trees of 20 idle processes: {all:.2} statements/s, {own:.2} without BEGIN, SET and COMMIT");
+        (all, own, found)
+    };
+    let (all, one, found) = rate(1);
+    assert!(all <= 2.0, "{all}: {found}");
+    members.add_tree(Some(20));
+    let (_, two, found) = rate(2);
+    assert!(two <= one + 1.0, "{two} after {one}: {found}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use chaton_admin::dashboard::stored_jobs::{
     CronTicks, JobAction, JobBatch, JobDetails, JobFilter, JobSource, StoredJob,
 };
 use chaton_admin::dashboard::CronEntry;
-use chaton_admin::queues::{Outbox, QueueSize, QueueSource, StoreSizes};
+use chaton_admin::queues::{QueueSize, QueueSource, StoreSizes};
 use chaton_core::clock::wall_s;
 use chaton_jobs::cron::{CronMemory, Schedule};
 use chaton_jobs::document::{Document, Fields};
@@ -93,11 +93,7 @@ impl QueueSource for StoreQueues {
             ("in_flight", stats.in_flight),
         ];
         let queues = queues.map(size).collect();
-        let outbox = self.store.outbox().map_err(sentence)?.map(|outbox| Outbox {
-            lag_s: outbox.lag_s,
-            waiting: outbox.waiting,
-            refused: outbox.refused,
-        });
+        let outbox = self.store.outbox().map_err(sentence)?;
         Ok(StoreSizes { queues, sets, outbox })
     }
 }

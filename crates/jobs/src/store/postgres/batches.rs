@@ -28,12 +28,11 @@ pub(super) fn open(call: &mut Call<'_>, batch: &NewBatch<'_>) -> Result<()> {
     let queues: Vec<&str> = batch.callbacks.iter().map(|callback| callback.1).collect();
     let payloads: Vec<&[u8]> = batch.callbacks.iter().map(|callback| callback.2).collect();
     call.rows("DELETE FROM chaton.batch_callbacks WHERE bid=$1", args![batch.bid])?;
-    call.rows(
+    call.exec(
         "INSERT INTO chaton.batch_callbacks(bid, event, queue, payload, number)
          SELECT $1, u.* FROM unnest($2, $3, $4) WITH ORDINALITY u",
         args![batch.bid, events, queues, payloads],
     )
-    .map(drop)
 }
 
 /// Forgets the batches of which `which` is true; `$1` are the ids.
@@ -95,14 +94,13 @@ pub(super) fn remove_open(call: &mut Call<'_>, bid: Option<&str>) -> Result<Vec<
 
 /// Lists and counts new jobs of a batch, but for those with a jid that it has.
 pub(super) fn count_jobs(call: &mut Call<'_>, bid: &str, jids: &[String]) -> Result<()> {
-    call.rows(
+    call.exec(
         "WITH new AS (INSERT INTO chaton.batch_jobs(bid, jid) SELECT b.bid, j.jid FROM chaton.batches b,
              (SELECT DISTINCT unnest($2) AS jid) j WHERE b.bid=$1 ON CONFLICT DO NOTHING RETURNING 1)
          UPDATE chaton.batches SET total=total+(SELECT count(*) FROM new), pending=pending+(SELECT count(*) FROM new)
          WHERE bid=$1",
         args![bid, jids],
     )
-    .map(drop)
 }
 
 /// Counts what happened to a job of a batch; the caller has [`serialize_batches`].

@@ -16,6 +16,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Row, Socket};
 
 use super::address::{PostgresAddress, Tls};
+use super::constants::text;
 use super::errors::{Failure, Phase, Result};
 use crate::store::options::StoreOptions;
 use crate::store::StoreError;
@@ -177,9 +178,6 @@ const BEGIN_CLAIM: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synch
 /// (measured: 104 ms instead of 5 ms with 100,000 waiting). Where only a sequential scan is possible, its cost is
 /// that of a forbidden plan, for which the server would compile the statement (measured: more than 1 s).
 pub(super) const PLANS: &str = "SET enable_seqscan=off; SET enable_bitmapscan=off; SET jit=off";
-/// A notification is sent behind its own commit, which need not wait for the disk.
-const TELL: &str = "SELECT set_config('synchronous_commit', 'off', true), pg_notify(channel, name)
-    FROM unnest($1, $2) AS u(channel, name)";
 
 impl<'a> Call<'a> {
     fn new(conn: &'a mut Connection, mode: Mode, timeout: Duration) -> Self {
@@ -224,6 +222,11 @@ impl<'a> Call<'a> {
                 Err(Failure::Late(phase))
             }
         }
+    }
+
+    /// A statement without rows.
+    pub fn exec(&mut self, sql: &str, args: Args<'_>) -> Result<()> {
+        self.rows(sql, args).map(drop)
     }
 
     /// The first row.
@@ -309,12 +312,13 @@ async fn sent(mut statement: Pin<&mut impl Future<Output = ()>>) {
     .await;
 }
 
-/// Tells what changed. A failure is not one of the call: those that wait look at the tables from time to time.
+/// Tells what changed, by a commit that does not wait for the disk: statements that need no plan, in one transaction. A
+/// failure is not one of the call: those that wait look at the tables from time to time.
 async fn tell(client: &Client, told: &BTreeSet<(&'static str, String)>) {
     if !told.is_empty() {
-        let (channels, names): (Vec<&str>, Vec<&str>) =
-            told.iter().map(|(channel, name)| (*channel, &**name)).unzip();
-        drop(client.query_typed(TELL, args![channels, names]).await);
+        let notify = |(channel, name): &(&str, String)| format!(";NOTIFY {channel},{}", text(name));
+        let script: String = told.iter().map(notify).collect();
+        drop(client.batch_execute(&format!("SET LOCAL synchronous_commit=off{script}")).await);
     }
 }
 

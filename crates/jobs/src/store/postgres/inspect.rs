@@ -100,23 +100,21 @@ pub(super) fn find(call: &mut Call<'_>, jid: &str) -> Result<Option<(JobLocation
 
 pub(super) fn pause(call: &mut Call<'_>, queue: &str, paused: bool) -> Result<()> {
     call.tell("");
-    call.rows(
+    call.exec(
         "INSERT INTO chaton.queues(name, paused) VALUES($1, $2) ON CONFLICT (name) DO UPDATE SET paused=$2",
         args![queue, paused],
     )
-    .map(drop)
 }
 
 pub(super) fn cancel(call: &mut Call<'_>, jid: &str) -> Result<()> {
     call.tell("");
-    call.rows(
+    call.exec(
         &format!(
             "INSERT INTO chaton.cancels(jid, until) VALUES($1, {NOW}+$2)
              ON CONFLICT (jid) DO UPDATE SET until=excluded.until"
         ),
         args![jid, CANCEL_TTL.as_secs_f64()],
     )
-    .map(drop)
 }
 
 pub(super) fn cancelled(call: &mut Call<'_>, jids: &[&str]) -> Result<Vec<bool>> {
@@ -151,7 +149,7 @@ pub(super) fn save(
     // One field may be named twice: the last value counts.
     let fields: std::collections::BTreeMap<&str, &[u8]> = fields.iter().copied().collect();
     let (names, values): (Vec<&str>, Vec<&[u8]>) = fields.into_iter().unzip();
-    call.rows(
+    call.exec(
         &format!(
             "INSERT INTO chaton.hashes(key, field, value, until) SELECT $1, u.field, u.value, {NOW}+$4
              FROM unnest($2, $3) AS u(field, value)
@@ -159,7 +157,6 @@ pub(super) fn save(
         ),
         args![key, names, values, ttl_s],
     )
-    .map(drop)
 }
 
 pub(super) fn push_once(

@@ -24,8 +24,7 @@ fn take(call: &mut Call<'_>, locks: &[i32]) -> Result<()> {
     if locks.is_empty() {
         return Ok(());
     }
-    call.rows("SELECT pg_advisory_xact_lock(1128812110, lock) FROM unnest($1) lock", args![locks])
-        .map(drop)
+    call.exec("SELECT pg_advisory_xact_lock(1128812110, lock) FROM unnest($1) lock", args![locks])
 }
 
 /// Makes these acknowledgements wait for others that change limits or batches, too.
@@ -92,11 +91,10 @@ pub(super) fn lock(call: &mut Call<'_>, lock: &NewLock<'_>) -> Result<Option<Str
 
 /// Releases locks that these jids hold.
 pub(super) fn unlock(call: &mut Call<'_>, keys: &[&str], jids: &[&str]) -> Result<()> {
-    call.rows(
+    call.exec(
         "DELETE FROM chaton.locks l USING unnest($1, $2) AS u(key, jid) WHERE l.key=u.key AND l.jid=u.jid",
         args![keys, jids],
     )
-    .map(drop)
 }
 
 /// The name of the holder of a slot.
@@ -106,18 +104,16 @@ pub(super) fn holder(owner: &str, ticket: u64) -> String {
 
 /// Releases slots of these keys that one of the holders has.
 pub(super) fn release(call: &mut Call<'_>, keys: &[String], holders: &[String]) -> Result<()> {
-    call.rows("DELETE FROM chaton.slots WHERE key=ANY($1) AND holder=ANY($2)", args![keys, holders])
-        .map(drop)
+    call.exec("DELETE FROM chaton.slots WHERE key=ANY($1) AND holder=ANY($2)", args![keys, holders])
 }
 
 /// Gives a slot.
 pub(super) fn hold(call: &mut Call<'_>, key: &str, holder: &str, until_s: f64) -> Result<()> {
-    call.rows(
+    call.exec(
         "INSERT INTO chaton.slots(key, holder, until) VALUES($1, $2, $3)
          ON CONFLICT (key, holder) DO UPDATE SET until=excluded.until",
         args![key, holder, until_s],
     )
-    .map(drop)
 }
 
 /// How many slots are held, and when the first hold ends.
@@ -137,11 +133,10 @@ pub(super) fn set_back(call: &mut Call<'_>, line: &str, now_s: f64) -> Result<()
         Some(("bucket", key)) => ("buckets", key),
         _ => return Ok(()),
     };
-    call.rows(
+    call.exec(
         &format!("UPDATE chaton.{table} SET at=$2 WHERE key=$1 AND at>$2+$3"),
         args![key, now_s, SKEW_S],
     )
-    .map(drop)
 }
 
 /// What was taken from a rate.

@@ -28,12 +28,11 @@ pub(super) fn join(call: &mut Call<'_>, wait: &Wait, entry: i64, queue: &str) ->
          ON CONFLICT (name) DO UPDATE SET max=$2, span=$3, look_at=0 WHERE $4 AND (l.max<>$2 OR l.span<>$3)",
         args![name, i64::from(max), span_s, wait.is_new],
     )?;
-    call.rows(
+    call.exec(
         "INSERT INTO chaton.line_jobs(name, jid, place, entry, at, queue) VALUES($1, $2, $3, $4, $5, $6)
          ON CONFLICT (name, jid) DO UPDATE SET place=$3, entry=$4, at=$5, queue=$6",
         args![name, wait.jid, wait.place, entry, wait.at, queue],
     )
-    .map(drop)
 }
 
 /// A job leaves a line. Whether it was in it.
@@ -49,11 +48,10 @@ pub(super) fn leave(call: &mut Call<'_>, name: &str, jid: &str) -> Result<bool> 
 }
 
 fn remove_if_empty(call: &mut Call<'_>, name: &str) -> Result<()> {
-    call.rows(
+    call.exec(
         "DELETE FROM chaton.lines WHERE name=$1 AND NOT EXISTS(SELECT 1 FROM chaton.line_jobs WHERE name=$1)",
         args![name],
     )
-    .map(drop)
 }
 
 /// How many jobs stand in the line before this place, counted up to `max`.

@@ -4,8 +4,8 @@ use chaton_core::outbox::OwnedRecord;
 use tokio_postgres::Row;
 
 use super::connection::{args, Call};
+use super::constants::{hexadecimal, text};
 use super::errors::Result;
-use super::rows::{hexadecimal, text};
 use crate::store::types::OutboxStatus;
 
 /// The header that tells a record from all others: who reads one twice knows it by that.

@@ -5,9 +5,10 @@
 use chaton_core::outbox::OwnedRecord;
 
 use super::connection::{args, NOW};
+use super::constants::{hexadecimal, text};
 use super::limits::lock_part;
 use super::outbox;
-use super::rows::{hexadecimal, text, QUEUE, SCHEDULED};
+use super::rows::{QUEUE, SCHEDULED};
 use super::store::PostgresStore;
 use crate::store::error::StoreError;
 use crate::store::payload::priority_of;
@@ -38,9 +39,9 @@ impl OwnTransactions for PostgresStore {
             jobs.iter().filter(|job| job.at.is_none()).map(|job| job.queue).collect();
         queues.sort_unstable();
         queues.dedup();
-        self.single(|call| {
+        self.plain(|call| {
             let sql = "INSERT INTO chaton.queues(name) SELECT unnest($1) ON CONFLICT DO NOTHING";
-            call.rows(sql, args![queues]).map(drop)
+            call.exec(sql, args![queues])
         })?;
         self.known_queues().lock().extend(queues.into_iter().map(str::to_string));
         Ok(insert(jobs))
@@ -85,12 +86,12 @@ impl OwnTransactions for PostgresStore {
     }
 
     fn announce(&mut self, queues: &[&str], outbox: bool) -> Result<()> {
-        self.single(|call| {
+        self.plain(|call| {
             queues.iter().for_each(|queue| call.tell(queue));
             if outbox {
                 call.tell_outbox();
             }
-            call.rows("SELECT 1", args![]).map(drop)
+            call.exec("SELECT 1", args![])
         })
     }
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use chaton_core::clock::boot_ns;
 use serde::{Deserialize, Serialize};
-use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::Row;
 
 use super::connection::{args, Call, NOW};
@@ -86,103 +85,46 @@ impl BeatReply {
     }
 }
 
-/// Heartbeats, column by column.
-#[derive(Default)]
-pub(super) struct Beats<'a> {
-    identities: Vec<&'a str>,
-    places: Vec<&'a str>,
-    infos: Vec<&'a str>,
-    busy: Vec<i64>,
-    quiet: Vec<bool>,
-    rss_kb: Vec<i64>,
-    times: Vec<f64>,
-    owners: Vec<&'a str>,
-    tids: Vec<&'a str>,
-    queues: Vec<&'a str>,
-    payloads: Vec<&'a [u8]>,
-    begins: Vec<i64>,
-    processed: i64,
-    failed: i64,
-    now_s: f64,
-}
-
-impl<'a> Beats<'a> {
-    pub fn of(beats: impl Iterator<Item = &'a Beat>) -> Self {
-        let mut all = Self::default();
-        for beat in beats {
-            all.identities.push(&beat.identity);
-            all.places.push(&beat.place);
-            all.infos.push(&beat.info);
-            all.busy.push(beat.busy);
-            all.quiet.push(beat.quiet);
-            all.rss_kb.push(beat.rss_kb);
-            all.times.push(beat.now_s);
-            for (tid, queue, payload, begin) in &beat.work {
-                all.owners.push(&beat.identity);
-                all.tids.push(tid);
-                all.queues.push(queue);
-                all.payloads.push(payload.as_bytes());
-                all.begins.push(*begin);
-            }
-            all.processed += beat.processed;
-            all.failed += beat.failed;
-            all.now_s = all.now_s.max(beat.now_s);
-        }
-        all
-    }
-
-    pub fn args(&self) -> Vec<(&(dyn ToSql + Sync), Type)> {
-        let args = args![
-            self.identities,
-            self.places,
-            self.infos,
-            self.busy,
-            self.quiet,
-            self.rss_kb,
-            self.times,
-            self.owners,
-            self.tids,
-            self.queues,
-            self.payloads,
-            self.begins,
-            self.processed,
-            self.failed,
-            self.now_s,
-        ];
-        args.to_vec()
-    }
-}
-
-/// One statement for all that heartbeats write and ask. Owners in their order, so that no two statements wait for each
-/// other.
+/// One statement for all that heartbeats (`$1`, see [`json`]) write and ask. Owners in their order, so that no two
+/// statements wait for each other.
 pub(super) static BEAT: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "WITH r AS MATERIALIZED (SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7)
-             AS u(identity, place, info, busy, quiet, rss_kb, reported_at)),
-         before AS MATERIALIZED (SELECT identity, place FROM chaton.owners WHERE identity=ANY($1)),
+        "WITH r AS MATERIALIZED (SELECT * FROM json_to_recordset($1::json) AS u(identity text, place text, info text,
+             busy bigint, quiet boolean, rss_kb bigint, work json, processed bigint, failed bigint, now_s float8)),
+         job AS MATERIALIZED (SELECT DISTINCT ON (identity, w->>0) identity AS owner, w->>0 AS tid, w->>1 AS queue,
+             convert_to(w->>2, 'UTF8') AS payload, (w->>3)::bigint AS run_at FROM r, json_array_elements(work)
+             WITH ORDINALITY AS u(w, n) ORDER BY identity, w->>0, n DESC),
+         before AS MATERIALIZED (SELECT identity, place FROM chaton.owners WHERE identity IN (SELECT identity FROM r)),
          beat AS (INSERT INTO chaton.owners(identity, place, info, busy, quiet, rss_kb, reported_at)
-             SELECT * FROM r ORDER BY identity ON CONFLICT (identity) DO UPDATE SET place=excluded.place,
+             SELECT identity, place, info, busy, quiet, rss_kb, now_s FROM r ORDER BY identity
+             ON CONFLICT (identity) DO UPDATE SET place=excluded.place,
              info=excluded.info, busy=excluded.busy, quiet=excluded.quiet, rss_kb=excluded.rss_kb,
              reported_at=excluded.reported_at, beat_at=clock_timestamp()),
-         runs AS (INSERT INTO chaton.work(owner, tid, queue, payload, run_at)
-             SELECT DISTINCT ON (owner, tid) owner, tid, queue, payload, run_at FROM unnest($8, $9, $10, $11, $12)
-             WITH ORDINALITY AS u(owner, tid, queue, payload, run_at, n) ORDER BY owner, tid, n DESC
+         runs AS (INSERT INTO chaton.work(owner, tid, queue, payload, run_at) SELECT * FROM job
              ON CONFLICT (owner, tid) DO UPDATE
              SET queue=excluded.queue, payload=excluded.payload, run_at=excluded.run_at),
-         ended AS (DELETE FROM chaton.work w WHERE owner=ANY($1)
-             AND NOT EXISTS(SELECT 1 FROM unnest($8, $9) AS u(owner, tid) WHERE u.owner=w.owner AND u.tid=w.tid)),
+         ended AS (DELETE FROM chaton.work w WHERE owner IN (SELECT identity FROM r)
+             AND NOT EXISTS(SELECT 1 FROM job WHERE job.owner=w.owner AND job.tid=w.tid)),
          counted AS (INSERT INTO chaton.counters AS c (name, value)
-             SELECT * FROM (VALUES('failed', $14), ('processed', $13)) n(name, value) WHERE value>0
+             SELECT * FROM (SELECT 'failed', sum(failed)::bigint AS value FROM r
+                 UNION ALL SELECT 'processed', sum(processed)::bigint FROM r) n WHERE value>0
              ON CONFLICT (name) DO UPDATE SET value=c.value+excluded.value),
-         left_for AS (DELETE FROM chaton.signals WHERE identity=ANY($1) OR until<={NOW}
+         left_for AS (DELETE FROM chaton.signals WHERE identity IN (SELECT identity FROM r) OR until<={NOW}
              RETURNING id, identity, name, until)
          SELECT r.identity, (SELECT place FROM before b WHERE b.identity=r.identity) IS NULL,
          extract(epoch FROM clock_timestamp())::float8, (SELECT count(*) FROM chaton.owners)
              + (SELECT count(*) FROM r) - (SELECT count(*) FROM before),
          ARRAY(SELECT name FROM left_for l WHERE l.identity=r.identity AND until>{NOW} ORDER BY id),
-         EXISTS(SELECT 1 FROM chaton.lines WHERE look_at<=$15 OR look_at>$15+{LOOK_S}) FROM r"
+         EXISTS(SELECT 1 FROM chaton.lines WHERE look_at<=(SELECT max(now_s) FROM r)
+             OR look_at>(SELECT max(now_s) FROM r)+{LOOK_S}) FROM r"
     )
 });
+
+/// Heartbeats as the argument of [`BEAT`].
+pub(super) fn json<'a>(beats: impl Iterator<Item = &'a Beat>) -> String {
+    // There are no maps with other keys than strings.
+    serde_json::to_string(&beats.collect::<Vec<_>>()).unwrap_or_default()
+}
 
 /// The owner of a heartbeat, and its answer.
 pub(super) fn read_beat(row: &Row, by: u64) -> (&str, BeatReply) {
@@ -198,7 +140,8 @@ pub(super) fn read_beat(row: &Row, by: u64) -> (&str, BeatReply) {
 }
 
 pub(super) fn heartbeat(call: &mut Call<'_>, beat: &Beat, by: u64) -> Result<Option<BeatReply>> {
-    let row = call.one(&BEAT, &Beats::of(std::iter::once(beat)).args())?;
+    let beats = json(std::iter::once(beat));
+    let row = call.one(&BEAT, args![beats])?;
     Ok(row.map(|row| read_beat(&row, by).1))
 }
 
@@ -238,11 +181,10 @@ pub(super) fn forget(call: &mut Call<'_>, identity: &str) -> Result<bool> {
 }
 
 pub(super) fn signal(call: &mut Call<'_>, identity: &str, name: &str) -> Result<()> {
-    call.rows(
+    call.exec(
         &format!("INSERT INTO chaton.signals(identity, name, until) VALUES($1, $2, {NOW}+$3)"),
         args![identity, name, SIGNAL_TTL.as_secs_f64()],
     )
-    .map(drop)
 }
 
 /// Owners whose lease has not expired.

@@ -1,14 +1,11 @@
 //! The relay: hands the rows of the outbox to a log, those of a key in their order, each at least once.
 //!
-//! One process of all has the lock of the database, which the server frees when its connection ends; one process of each
-//! other machine waits for it. Rows are removed when the log has them. What a relay that died has handed over is handed
-//! over again by the next one, from the oldest row on, so that the first copies are in order, too.
+//! One process of all has the lock of the database, which the server frees when its connection ends; others wait for it.
+//! Rows are removed when the log has them. What a relay that died has handed over is handed over again by the next one,
+//! from the oldest row on, so that the first copies are in order, too.
 
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::ErrorKind;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,7 +22,6 @@ use super::connection::{args, connect, hear, runtime, Args, Mode, OUTBOX_CHANNEL
 use super::errors::{Failure, Phase, Result};
 use super::outbox::{blocked, read, BLOCKER, ROUND};
 use super::server::Server;
-use super::tree::{self, TRY_PAUSE};
 use crate::store::error::StoreError;
 
 /// Rows handed over and not removed yet: what is sent twice at most after a death.
@@ -34,10 +30,11 @@ const ROWS_MAX: usize = 5_000;
 const BYTES_MAX: usize = 32 << 20;
 /// Rows read at once.
 const READ_MAX: usize = 1_000;
-/// Time between two looks when nothing is told: commits that Chaton does not see are found by that.
-const POLL: Duration = Duration::from_secs(1);
-/// The same while rows wait for another transaction to end, whose end nobody tells: from the first to the second.
-const RECHECK: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(250));
+/// Time between two looks when nothing is told, by which commits that Chaton does not see are found: the first after one
+/// that has found rows, and twice as long after each that has not, up to the second.
+const POLL: (Duration, Duration) = (Duration::from_millis(4), Duration::from_secs(1));
+/// The longest while rows wait for another transaction to end, whose end nobody tells.
+const RECHECK_MAX: Duration = Duration::from_millis(250);
 /// Time between two notes of up to where rows are read.
 const FLOOR_EVERY: Duration = Duration::from_millis(250);
 /// Time between two reads of all rows.
@@ -91,7 +88,6 @@ impl Relay {
             Ok(runtime) => runtime,
             Err(failure) => return log::warn(&format!("outbox: {}", failure.into_error(&shown))),
         };
-        let Some(_seat) = runtime.block_on(self.seat()) else { return };
         while let Err(failure) = self.session(&runtime, &config) {
             self.outlet.reset();
             let error = failure.into_error(&shown).to_string();
@@ -100,52 +96,20 @@ impl Relay {
                 log::warn(&format!("outbox: rows are not relayed; trying again: {error}"));
             }
             let mut stop = self.stop.clone();
-            runtime.block_on(async { drop(timeout(pause, stop.wait_for(|stop| *stop)).await) });
-            if *self.stop.borrow() {
+            let stops = async { timeout(pause, stop.wait_for(|stop| *stop)).await.is_ok() };
+            if runtime.block_on(stops) {
                 return;
-            }
-        }
-    }
-
-    /// Waits until no other process of this machine has the name of a socket: the kernel frees it when that process ends,
-    /// and ends the connections to it. `None`: the relay is to stop.
-    async fn seat(&self) -> Option<Option<UnixListener>> {
-        let mut hash = DefaultHasher::new();
-        let options = &self.server.options;
-        (tree::own_uid(), &options.url, &options.listen).hash(&mut hash);
-        let name = format!("chaton-outbox-{:016x}", hash.finish());
-        let mut stop = self.stop.clone();
-        loop {
-            let address = SocketAddr::from_abstract_name(&name);
-            match address.and_then(|address| UnixListener::bind_addr(&address)) {
-                Ok(seat) => return Some(Some(seat)),
-                Err(error) if error.kind() == ErrorKind::AddrInUse => {}
-                Err(_) => return Some(None),
-            }
-            let ended = async {
-                match tree::connect(&name) {
-                    Ok(stream) => {
-                        stream.set_nonblocking(true)?;
-                        tokio::net::UnixStream::from_std(stream)?.readable().await?;
-                    }
-                    Err(error) if tree::is_late(&error) => return Err(error),
-                    Err(_) => sleep(TRY_PAUSE).await,
-                }
-                Ok::<_, std::io::Error>(())
-            };
-            tokio::select! {
-                biased;
-                _ = stop.wait_for(|stop| *stop) => return None,
-                // A process of another user has it, or it has no room: the lock of the database decides.
-                ended = ended => if ended.is_err() { return Some(None) },
             }
         }
     }
 
     /// Relays until it is to stop.
     fn session(&mut self, runtime: &Runtime, config: &Config) -> Result<()> {
-        // The tables are made by a connection of the pool.
-        self.server.run(Mode::Single, |call| call.rows("SELECT 1", &[]))?;
+        // The tables are made by a connection of the pool, which is closed then.
+        self.server.add_user();
+        let made = self.server.run(Mode::Single, |call| call.rows("SELECT 1", &[]));
+        self.server.remove_user();
+        made?;
         runtime.block_on(async {
             let mut stop = self.stop.clone();
             let mut session = tokio::select! {
@@ -191,20 +155,8 @@ struct Flight {
     end: Option<Delivery>,
 }
 
-/// Rows that are done.
-#[derive(Default)]
-struct Ended {
-    gone: Vec<i64>,
-    refused: Vec<i64>,
-    /// Why, for each of them.
-    reasons: Vec<String>,
-}
-
-impl Ended {
-    fn is_empty(&self) -> bool {
-        self.gone.is_empty() && self.refused.is_empty()
-    }
-}
+/// Rows that are done: those that the log has, and those that it refuses, with the reasons.
+type Ended = (Vec<i64>, Vec<i64>, Vec<String>);
 
 /// The time with one connection, while it has the lock.
 struct Session {
@@ -222,7 +174,8 @@ struct Session {
     looked_behind: Instant,
     /// Since when rows wait for another transaction.
     waits_since: Option<Instant>,
-    recheck: Duration,
+    /// The time to the next look if this one finds nothing.
+    pause: Duration,
     told_at: Option<Instant>,
 }
 
@@ -249,7 +202,7 @@ impl Session {
             last: 0,
             looked_behind: now,
             waits_since: None,
-            recheck: RECHECK.0,
+            pause: POLL.0,
             told_at: None,
         };
         session.script(BEGIN, session.timeout).await?;
@@ -286,11 +239,12 @@ impl Session {
             is_told |= told;
             let looks = has_room && (is_told || look_at <= now);
             let ended = self.ended();
-            if looks || !ended.is_empty() {
+            let (gone, refused, _) = &ended;
+            if looks || !gone.is_empty() || !refused.is_empty() {
                 let (rows, waits) = self.round(ended, if looks { room } else { (0, 0) }).await?;
                 if looks {
+                    look_at = now + self.note_look(now, is_told || !rows.is_empty(), waits);
                     is_told = false;
-                    look_at = self.note_look(now, waits);
                     // There may be more.
                     let bytes: usize = rows.iter().map(|(_, record)| size(record)).sum();
                     if rows.len() == room.0 || bytes > room.1 / 2 {
@@ -301,7 +255,7 @@ impl Session {
                 continue;
             }
             self.tell_late(outlet).await?;
-            let look_at = if has_room { look_at } else { now + POLL };
+            let look_at = if has_room { look_at } else { now + POLL.1 };
             tokio::select! {
                 () = self.inbox.arrived.notified() => {}
                 () = sleep(look_at.saturating_duration_since(now)) => {}
@@ -355,31 +309,30 @@ impl Session {
     /// The rows that are done. One behind a row of its key that is not is not, either: if that one fails, it is handed
     /// over again, behind it.
     fn ended(&self) -> Ended {
-        let mut ended = Ended::default();
+        let (mut gone, mut refused, mut reasons) = Ended::default();
         let mut open = HashSet::new();
         for (id, flight) in &self.flights {
             if flight.key.is_some_and(|key| open.contains(&key)) {
                 continue;
             }
             match &flight.end {
-                Some(Delivery::Written) => ended.gone.push(*id),
+                Some(Delivery::Written) => gone.push(*id),
                 Some(Delivery::Refused(why)) => {
-                    ended.refused.push(*id);
-                    ended.reasons.push(why.clone());
+                    refused.push(*id);
+                    reasons.push(why.clone());
                 }
                 None | Some(Delivery::Failed(_)) => open.extend(flight.key),
             }
         }
-        ended
+        (gone, refused, reasons)
     }
 
     /// Removes what is done and reads what comes next; also returns whether rows wait for a transaction.
     async fn round(
         &mut self,
-        ended: Ended,
+        (gone, refused, reasons): Ended,
         (rows, bytes): (usize, usize),
     ) -> Result<(Vec<(i64, OwnedRecord)>, bool)> {
-        let Ended { gone, refused, reasons } = ended;
         if let (Some(id), Some(why)) = (refused.first(), reasons.first()) {
             let count = refused.len();
             log::warn(&format!(
@@ -409,16 +362,15 @@ impl Session {
         Ok((next, waits))
     }
 
-    /// When to look again.
-    fn note_look(&mut self, now: Instant, waits: bool) -> Instant {
-        if !waits {
-            (self.waits_since, self.recheck) = (None, RECHECK.0);
-            return now + POLL;
+    /// The time to the next look, after one that may have `found` rows or was told of them.
+    fn note_look(&mut self, now: Instant, found: bool, waits: bool) -> Duration {
+        if found || waits && self.waits_since.is_none() {
+            self.pause = POLL.0;
         }
-        self.waits_since.get_or_insert(now);
-        let recheck = self.recheck;
-        self.recheck = (2 * recheck).min(RECHECK.1);
-        now + recheck
+        self.waits_since = waits.then(|| self.waits_since.unwrap_or(now));
+        let pause = self.pause.min(if waits { RECHECK_MAX } else { POLL.1 });
+        self.pause = 2 * pause;
+        pause
     }
 
     /// After a read of all rows between the floor and one of them, from a snapshot with these numbers of transactions.

@@ -52,9 +52,14 @@ impl PostgresStore {
         self.server.run(Mode::Planned, op)
     }
 
+    /// One statement that finds no rows.
+    pub fn plain<T>(&self, op: impl FnMut(&mut Call<'_>) -> errors::Result<T>) -> Result<T> {
+        self.server.run(Mode::Single, op)
+    }
+
     /// A statement with one parameter that changes rows.
     fn tell(&self, statement: &str, what: &str) -> Result<Answer> {
-        Ok(self.single(|call| call.rows(statement, args![what]).map(drop))?.into())
+        Ok(self.single(|call| call.exec(statement, args![what]))?.into())
     }
 
     /// The history that the server goes on with: a standby that takes over begins a new one, a server that recovers from
@@ -215,7 +220,7 @@ impl Store for PostgresStore {
             Query::Load(key) => self.single(|call| inspect::load(call, key))?.into(),
             Query::Batch(bid) => self.single(|call| batches::status(call, bid))?.into(),
             Query::Batches(max) => self.single(|call| batches::unfinished(call, max))?.into(),
-            Query::Probe() => self.single(|call| call.rows("SELECT 1", &[]).map(drop))?.into(),
+            Query::Probe() => self.single(|call| call.exec("SELECT 1", &[]))?.into(),
             Query::Stats() => self.single(|call| inspect::stats(call, lease_s))?.into(),
             Query::DailyCounts(days) => vec![(0, 0); days.len()].into(),
             Query::Queues() => self.single(|call| inspect::queues(call, unix_s()))?.into(),

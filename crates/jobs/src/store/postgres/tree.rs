@@ -20,7 +20,8 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, Lines};
 use tokio::sync::{broadcast, mpsc, oneshot, Notify, Semaphore};
 use tokio_postgres::Client;
 
-use super::owners::{read_beat, Beat, BeatReply, Beats, BEAT};
+use super::connection::args;
+use super::owners::{json, read_beat, Beat, BeatReply, BEAT};
 use crate::store::options::StoreOptions;
 
 /// Longest wait for an answer of the one that leads: more than a slow statement takes, less than a lease.
@@ -39,7 +40,7 @@ const BEHIND_MAX: usize = 256;
 const LINE_MAX: u64 = 64 << 20;
 /// How often one tries to lead or to find who does, and the mean pause between.
 const TRIES: u32 = 5;
-pub(super) const TRY_PAUSE: Duration = Duration::from_millis(10);
+const TRY_PAUSE: Duration = Duration::from_millis(10);
 /// Longest time without a look for jobs of which no notification has come, as it is for a process that listens.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// What a member sends to be told of changes.
@@ -141,12 +142,12 @@ impl Tree {
     }
 }
 
-pub(super) fn is_late(error: &std::io::Error) -> bool {
+fn is_late(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
 /// A connection to a process of the same user. No call on it blocks for longer than [`READ_MAX`], nor does this one.
-pub(super) fn connect(name: &str) -> std::io::Result<UnixStream> {
+fn connect(name: &str) -> std::io::Result<UnixStream> {
     let socket = rustix::net::socket_with(
         AddressFamily::UNIX,
         SocketType::STREAM,
@@ -164,7 +165,7 @@ pub(super) fn connect(name: &str) -> std::io::Result<UnixStream> {
     Ok(socket.into())
 }
 
-pub(super) fn own_uid() -> u32 {
+fn own_uid() -> u32 {
     // SAFETY: it has no arguments and cannot fail.
     unsafe { libc::geteuid() }
 }
@@ -280,9 +281,8 @@ async fn write_beats(
         }
         let late = ANSWER_MAX.as_nanos() as u64;
         all.retain(|(beat, _)| boot_ns().saturating_sub(beat.sent_ns) < late);
-        let beats = Beats::of(all.iter().map(|(beat, _)| beat));
-        let (sql, args) = (BEAT.as_str(), beats.args());
-        let written = tokio::time::timeout(timeout, client.query_typed(sql, &args)).await;
+        let beats = json(all.iter().map(|(beat, _)| beat));
+        let written = tokio::time::timeout(timeout, client.query_typed(&BEAT, args![beats])).await;
         let Ok(Ok(rows)) = written else { continue };
         for (identity, reply) in rows.iter().map(|row| read_beat(row, id)) {
             if let Some(at) = all.iter().position(|(beat, _)| beat.identity == identity) {

@@ -54,11 +54,17 @@ struct Mailbox {
 /// Where changes are told.
 struct Listener {
     runtime: Runtime,
-    /// The connection that listens; `None`: another process has it.
+    /// The connection that listens; `None`: another process has it, or none listens.
     client: Option<Arc<Client>>,
     mailbox: Arc<Mailbox>,
     /// The name of the tree whose processes share it; `None`: it is alone.
     tree: Option<String>,
+}
+
+impl Listener {
+    fn without_client(tree: Option<String>) -> errors::Result<Self> {
+        Ok(Self { runtime: runtime()?, client: None, mailbox: Arc::default(), tree })
+    }
 }
 
 impl Mailbox {
@@ -83,8 +89,6 @@ impl Mailbox {
 pub(super) struct PostgresWatch {
     server: Arc<Server>,
     listener: Option<Listener>,
-    /// Turns where nothing listens.
-    idle: Option<Runtime>,
     interrupt: Arc<Wake>,
     /// Jobs that were told may be below the floors.
     looks: bool,
@@ -100,13 +104,7 @@ impl Interrupt for Wake {
 
 impl PostgresWatch {
     pub fn new(server: Arc<Server>) -> Self {
-        Self {
-            server,
-            listener: None,
-            idle: None,
-            interrupt: Arc::new(Wake(Notify::new())),
-            looks: true,
-        }
+        Self { server, listener: None, interrupt: Arc::new(Wake(Notify::new())), looks: true }
     }
 
     /// When to look below the floors, if that is to be done.
@@ -181,13 +179,12 @@ impl PostgresWatch {
 
 /// Is told of changes by the process that leads.
 fn follow(stream: UnixStream, tree: Option<String>) -> errors::Result<Listener> {
-    let runtime = runtime()?;
-    let mailbox = Arc::new(Mailbox::default());
-    let shared = mailbox.clone();
-    let entered = runtime.enter();
+    let listener = Listener::without_client(tree)?;
+    let shared = listener.mailbox.clone();
+    let entered = listener.runtime.enter();
     let stream = tokio::net::UnixStream::from_std(stream)
         .map_err(|error| Failure::Store(StoreError::unavailable(format!("PostgreSQL: {error}"))))?;
-    runtime.spawn(async move {
+    listener.runtime.spawn(async move {
         let mut lines = tokio::io::BufReader::new(stream).lines();
         while let Some(name) = tree::told(&mut lines).await {
             shared.tell(&name);
@@ -195,7 +192,7 @@ fn follow(stream: UnixStream, tree: Option<String>) -> errors::Result<Listener> 
         shared.close("the process that listens has ended".into());
     });
     drop(entered);
-    Ok(Listener { runtime, client: None, mailbox, tree })
+    Ok(listener)
 }
 
 fn read(row: &tokio_postgres::Row) -> Availability {
@@ -220,11 +217,14 @@ impl StoreWatch for PostgresWatch {
                 return Err(StoreError::unavailable(format!("store {shown}: {why}")));
             }
         }
-        if let (None, Some(config)) = (&self.listener, &server.address.listen) {
+        if self.listener.is_none() {
             // The tables are made by a connection of the pool.
             server.run(Mode::Single, |call| call.rows("SELECT 1", &[]))?;
-            let listener = self.join(config).map_err(|failure| failure.into_error(shown))?;
-            self.listener = Some(listener);
+            let joined = match &server.address.listen {
+                Some(config) => self.join(config),
+                None => Listener::without_client(server.tree.name()),
+            };
+            self.listener = Some(joined.map_err(|failure| failure.into_error(shown))?);
         }
         if self.looks_at().is_some_and(|at| at <= Instant::now()) {
             server.run(Mode::Planned, |call| floors::look(call, &server.floors))?;
@@ -252,27 +252,8 @@ impl StoreWatch for PostgresWatch {
             self.interrupt.0.notified().await;
             StoreEvent::Interrupted
         };
-        let looks = self.looks_at().map(|at| at.saturating_duration_since(Instant::now()));
-        let looks = looks.filter(|looks| *looks < timeout);
-        let Some(listener) = &self.listener else {
-            if self.idle.is_none() {
-                let shown = &self.server.address.shown;
-                self.idle = Some(runtime().map_err(|failure| failure.into_error(shown))?);
-            }
-            let Some(idle) = &self.idle else { return Ok(StoreEvent::Timeout) };
-            let is_short = timeout < POLL;
-            let looks = async {
-                tokio::time::sleep(timeout.min(POLL)).await;
-                if is_short {
-                    StoreEvent::Timeout
-                } else {
-                    StoreEvent::Changed { queues: vec![], other: true }
-                }
-            };
-            return Ok(idle.block_on(async {
-                tokio::select! { biased; event = interrupted => event, event = looks => event }
-            }));
-        };
+        // It is there once it was armed.
+        let Some(listener) = &self.listener else { return Ok(StoreEvent::Timeout) };
         let arrived = async {
             loop {
                 {
@@ -287,19 +268,26 @@ impl StoreWatch for PostgresWatch {
                 listener.mailbox.arrived.notified().await;
             }
         };
+        let polls = self.server.address.listen.is_none() && timeout >= POLL;
         // The one that leads looks for the others, too.
         let is_told = listener.client.is_none() && timeout >= tree::LOOK_EVERY;
-        let timeout = if is_told { FOLLOWER_MAX } else { timeout };
+        let timeout = match (polls, is_told) {
+            (true, _) => POLL,
+            (false, true) => FOLLOWER_MAX,
+            (false, false) => timeout,
+        };
+        let looks = self.looks_at().map(|at| at.saturating_duration_since(Instant::now()));
+        let looks = looks.filter(|looks| *looks < timeout);
         let timed = async {
             tokio::select! {
                 () = tokio::time::sleep(looks.unwrap_or(timeout)) => {}
                 () = self.server.tree.changed.notified() => return StoreEvent::Interrupted,
             }
-            // To look below the floors is to be armed again.
-            if looks.is_some() {
-                StoreEvent::Interrupted
-            } else {
-                StoreEvent::Timeout
+            match (looks, polls) {
+                // To look below the floors is to be armed again.
+                (Some(_), _) => StoreEvent::Interrupted,
+                (None, true) => StoreEvent::Changed { queues: vec![], other: true },
+                (None, false) => StoreEvent::Timeout,
             }
         };
         let event = listener.runtime.block_on(async {

@@ -234,13 +234,7 @@ impl TestPgBouncer {
     /// Ends it as `kill -9` does; its clients lose their connections.
     pub fn kill(&mut self) {
         let Some(mut child) = self.child.take() else { return };
-        // Below `runuser`, which does not hand this signal on.
-        let own = child.id().to_string();
-        if is_root() {
-            Command::new("pkill").args(["-KILL", "-P", &own]).status().unwrap();
-        } else {
-            child.kill().unwrap();
-        }
+        child.kill().unwrap();
         child.wait().unwrap();
         let _ = std::fs::remove_file(self.folder.join(".s.PGSQL.5432"));
     }
@@ -307,8 +301,9 @@ fn as_user(program: &str) -> Command {
     if !is_root() {
         return Command::new(program);
     }
-    let mut command = Command::new("runuser");
-    command.args(["-u", "postgres", "--", program]);
+    // It becomes the program, so that the pid is that of the program.
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups", program]);
     command
 }
 
