@@ -6,7 +6,7 @@ MATRIX_RAILS_LANES="8.1 main 8.0"
 # What a new application, Rails' own tests and instruments need beside it.
 MATRIX_RAILS_PACKAGES="bundler chromium-driver ruby-mail ruby-propshaft ruby-importmap-rails ruby-stimulus-rails
   ruby-jbuilder ruby-web-console ruby-selenium-webdriver ruby-action-text-trix ruby-websocket ruby-letter-opener
-  ruby-rack-mini-profiler ruby-spring tzdata-legacy libyaml-dev $MATRIX_NEWEST_PACKAGES"
+  ruby-rack-mini-profiler ruby-spring ruby-sequel tzdata-legacy libyaml-dev $MATRIX_NEWEST_PACKAGES"
 # Gems with C code, which Debian has for another Ruby only, and gems that it does not have: name, repository, tag, in the
 # order of their needs.
 MATRIX_RAILS_GEMS="json:ruby/json:v2.21.1 bigdecimal:ruby/bigdecimal:v4.1.2 racc:ruby/racc:v1.8.1

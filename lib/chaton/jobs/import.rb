@@ -115,7 +115,7 @@ module Chaton
 
         known = ->(pool) { pool.with_connection { |one| one.data_source_exists?(@source.jobs) } }
         pool = AfterCommit.pools.find(&known)
-        return pool.connection if pool
+        return leased(pool) if pool
 
         raise ConfigError, "no table #{@source.jobs} in the databases that ActiveRecord has open: name its entry of " \
                            "config/database.yml with --database"
@@ -127,10 +127,14 @@ module Chaton
           def self.name = "ChatonImport"
         end
         base.establish_connection(database.to_sym)
-        return base.connection if base.connection.data_source_exists?(@source.jobs)
+        connection = leased(base.connection_pool)
+        return connection if connection.data_source_exists?(@source.jobs)
 
         raise ConfigError, "database #{database} has no table #{@source.jobs}"
       end
+
+      # Rails 7.2 renamed it, and Rails 8 has the old name no more.
+      def leased(pool) = pool.respond_to?(:lease_connection) ? pool.lease_connection : pool.connection
 
       # A worker that goes on could run a job that is enqueued here already.
       def check_stopped

@@ -16,7 +16,8 @@ module Chaton
         # @return [Array(IO, Hash{String=>String})] what the next program inherits: a descriptor (nil if none is free),
         #   and its environment
         def pass(scoreboard)
-          reader, writer = IO.pipe
+          # Rails sets an internal encoding, to which other pipes would convert the bytes.
+          reader, writer = IO.pipe(binmode: true)
           writer.write(scoreboard.secret)
           writer.close
           [reader, { VARIABLE => "#{Process.pid} #{reader.fileno}" }]

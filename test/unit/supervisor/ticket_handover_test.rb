@@ -12,6 +12,18 @@ class TicketHandoverTest < Minitest::Test
 
   def pass(secret = SECRET) = Chaton::Supervisor::TicketHandover.pass(Scoreboard.new(secret))
 
+  # As Rails does.
+  def test_bytes_stay_as_they_are_with_an_internal_encoding
+    before = [Encoding.default_internal, $VERBOSE]
+    $VERBOSE = nil
+    Encoding.default_internal = Encoding::UTF_8
+    reader, env = pass("\xA3".b * Chaton::Supervisor::TicketHandover::BYTES)
+    reader.autoclose = false
+    assert_equal "\xA3".b * Chaton::Supervisor::TicketHandover::BYTES, take(env)
+  ensure
+    Encoding.default_internal, $VERBOSE = before
+  end
+
   def test_it_is_taken_once_and_shown_nowhere
     reader, env = pass
     reader.autoclose = false
