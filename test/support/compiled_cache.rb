@@ -7,7 +7,7 @@ module CompiledCache
   CHECKOUT = File.expand_path("../..", __dir__)
   FOLDER = File.join(CHECKOUT, "tmp", "compiled", RUBY_DESCRIPTION.tr("^A-Za-z0-9.", "_"))
   # What Ruby loads by itself where it has RubyGems; it tells nobody what that is.
-  PRELUDE = %w[rubygems bundled_gems error_highlight did_you_mean syntax_suggest/core].freeze
+  PRELUDE = %w[rubygems bundled_gems error_highlight did_you_mean syntax_suggest/core_ext].freeze
   # Files of a test, which no other one loads.
   SCRATCH = "/tmp/"
 

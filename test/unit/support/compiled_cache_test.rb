@@ -32,7 +32,8 @@ class CompiledCacheTest < Minitest::Test
   end
 
   def test_gems_and_what_ruby_loads_by_itself_are_there
-    script = "print [Gem.respond_to?(:loaded_specs), defined?(DidYouMean), defined?(ErrorHighlight)].inspect"
+    script = "print [Gem.respond_to?(:loaded_specs), defined?(DidYouMean), defined?(ErrorHighlight), " \
+             "defined?(SyntaxSuggest)].inspect"
     without, *with = [{ "RUBYOPT" => nil }, {}, CompiledCache.variables].map do |env|
       Open3.capture2e(env, RbConfig.ruby, "-e", script).first
     end
