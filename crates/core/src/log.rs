@@ -263,7 +263,15 @@ impl LogOutput {
     }
 }
 
+/// The master of a terminal, `/dev/ptmx`, has this number (Linux's devices.txt). Opened again, it is the master of
+/// another terminal.
+const PTMX: u64 = libc::makedev(5, 2);
+
 fn open_again(fd: RawFd) -> io::Result<RawFd> {
+    // SAFETY: the descriptor is the output's, which stays open.
+    if fstat(unsafe { BorrowedFd::borrow_raw(fd) })?.st_rdev as u64 == PTMX {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
     let path = CString::new(format!("/proc/self/fd/{fd}"))?;
     let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, Mode::empty())?.into_raw_fd())

@@ -1,6 +1,6 @@
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -108,6 +108,28 @@ fn lines_follow_a_redirected_descriptor() {
     let mut line = [0; 4];
     File::from(second).read_exact(&mut line).unwrap();
     assert_eq!(&line, b"two\n");
+}
+
+#[test]
+fn the_master_of_a_terminal_gets_its_lines() {
+    let mut name: [libc::c_char; 64] = [0; 64];
+    // SAFETY: a new descriptor, and a name that fits into its buffer.
+    let (master, slave) = unsafe {
+        let master = libc::posix_openpt(libc::O_RDWR | libc::O_NOCTTY);
+        assert!(master >= 0 && libc::unlockpt(master) == 0);
+        assert_eq!(libc::ptsname_r(master, name.as_mut_ptr(), name.len()), 0);
+        (master, libc::open(name.as_ptr(), libc::O_RDWR | libc::O_NOCTTY))
+    };
+    // SAFETY: opened above, and owned by nothing else.
+    let slave = unsafe { File::from_raw_fd(slave) };
+    let (done, ended) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        io::BufRead::read_line(&mut io::BufReader::new(slave), &mut line).unwrap();
+        done.send(line).unwrap();
+    });
+    output_on(master).write(b"a line\n");
+    assert_eq!(ended.recv_timeout(PATIENCE).expect("the line went elsewhere"), "a line\n");
 }
 
 #[test]
