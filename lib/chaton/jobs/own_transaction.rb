@@ -60,7 +60,7 @@ module Chaton
         free = rows.zip(holders).filter_map { |row, holder| row unless holder }
         return holders if free.empty?
 
-        value(connection, @native.own_push(free))
+        insert(connection, @native.own_push(free))
         tell_later(connection, free.filter_map { |row| row[0] unless row[2] }.uniq)
         holders
       end
@@ -72,7 +72,7 @@ module Chaton
       # @return [Array<String>] their jids
       def push_args(connection, declared, lists, at)
         statement, jids = @native.own_push_args(declared.queue, declared.head, lists, at)
-        value(connection, statement)
+        insert(connection, statement)
         tell_later(connection, at ? [] : [declared.queue])
         jids
       end
@@ -95,7 +95,7 @@ module Chaton
           raise Error, "outbox: true is for a transaction of the store's database, and none is open on this thread: " \
                        "call it inside Order.transaction { … }, or pass connection: of the gem pg or Sequel"
         end
-        value(connection, Native.outbox_insert(@native, rows)) unless rows.empty?
+        insert(connection, Native.outbox_insert(@native, rows)) unless rows.empty?
         tell_later(connection, [nil])
         nil
       end
@@ -146,6 +146,11 @@ module Chaton
       def possible?
         @database = @native.own_database || false if @database.nil?
         @database ? true : false
+      end
+
+      # `exec_query` makes a result of columns and types, too (measured: 54 us of the processor for a job, or 45).
+      def insert(connection, sql)
+        active_record?(connection) ? connection.execute(sql, "Chaton").clear : value(connection, sql)
       end
 
       def pools = possible? && defined?(::ActiveRecord::Base) ? AfterCommit.pools : []
