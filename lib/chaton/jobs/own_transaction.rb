@@ -134,7 +134,7 @@ module Chaton
       def finish
         @lock.synchronize do
           rest = @due.values.flatten.uniq
-          @due.clear[0] = rest if rest.any?
+          @due.clear[0] = rest unless rest.empty?
           @ends_now = true
           @committed.signal
         end
