@@ -146,6 +146,7 @@ class JobsDashboardTest < Minitest::Test
     assert_nil values(server, "long")
     pid = server.workers.first
     Process.kill("STOP", pid)
+    server.eventually("it is stopped") { File.read("/proc/#{pid}/stat")[/\) (\w)/, 1] == "T" }
     job = page(server, "/job.json?place=dead&jid=plain", headers: BEARER).json
     assert_equal [nil, "a string, an object of 2, null"], job.values_at("values", "arguments")
     assert_match(/no worker answers|has not answered/, job["values_error"])

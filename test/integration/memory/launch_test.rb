@@ -148,7 +148,7 @@ class LaunchIntegrationTest < Minitest::Test
   def test_the_slots_of_the_first_size
     { "workers 0" => true, "workers 1\npreload false" => true, "workers 1" => false }.each do |config, first|
       server = boot(rackup: APP, config: config) { |one| write_reading(one) }
-      assert_equal first, facts(server)["slots"] >= 700_000 unless GC.respond_to?(:stat_heap)
+      assert_equal first, facts(server)["slots"] >= 450_000 unless GC.respond_to?(:stat_heap)
       assert_equal 0, server.stop
     end
   end

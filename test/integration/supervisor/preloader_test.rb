@@ -37,7 +37,8 @@ class PreloaderTest < Minitest::Test
     after = settled_tree(server)
     assert_equal 2, loaded(server).size
     refute_includes loaded(server), server.pid
-    assert_operator after, :<, 1.1 * before
+    # The first preloader is forked and shares the supervisor's own pages (14 MB), later ones are started.
+    assert_operator after - before, :<, APP_BYTES / 2
     assert_equal 0, server.stop
   end
 
