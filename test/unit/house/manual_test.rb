@@ -14,7 +14,9 @@ class ManualTest < Minitest::Test
 
   def test_the_settings_of_tests_are_current
     path = File.expand_path("../../../crates/default_settings.json", __dir__)
-    assert_equal Chaton::Config::DefaultSettings.text, File.read(path), "run `rake docs`"
+    # Empty lists are written in another way by each version of the library.
+    made, kept = [Chaton::Config::DefaultSettings.text, File.read(path)].map { |text| JSON.parse(text) }
+    assert_equal made, kept, "run `rake docs`"
   end
 
   def test_every_option_has_its_group_and_a_sentence
