@@ -16,7 +16,7 @@ module Chaton
                   "library's, tuned. The process executes itself again to load it. CHATON_ALLOCATOR_PATH names other " \
                   "directories to search.", flags: %w[--allocator], placeholder: "NAME"),
         Option.in(:memory, :eden, :memory, Types::EdenSize.new, :auto,
-                  "How much may be allocated between two collections; auto: begins with 0.6 times what is " \
+                  "How much may be allocated between two collections; auto: begins with 1.5 times what is " \
                   "alive after boot, or with what the last start found, and finds the size by what collecting " \
                   "costs, between 4 and 256 MiB.", flags: %w[--eden], placeholder: "SIZE"),
         Option.in(:memory, :longlife, :memory, Types::LonglifeGrowth.new, :settle,
