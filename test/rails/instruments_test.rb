@@ -169,7 +169,7 @@ class InstrumentsTest < Minitest::Test
     end
   end
 
-  # The class that it has for its own tests stands for its native code.
+  # The class that it has for its own tests stands for its native code. Without the probe it leaves jobs out.
   def test_skylight_by_its_hooks
     boot_with(%w[skylight/lib], <<~RUBY)
       ENV.update("SKYLIGHT_ENABLED" => "true", "SKYLIGHT_AUTHENTICATION" => "key")
@@ -177,6 +177,7 @@ class InstrumentsTest < Minitest::Test
       require "net/http"
       require "skylight"
       require "skylight/test"
+      Skylight.probe(*(Skylight::Railtie.config.skylight.probes += %w[active_job]))
       def Skylight.native? = true
       def (Skylight::Trace).native_new(*) = allocate
       Skylight.extend(Skylight::Test::Mocking)
@@ -185,7 +186,8 @@ class InstrumentsTest < Minitest::Test
         Net::HTTP.post(URI("http://\#{ENDPOINT}/skylight"), JSON.generate(said))
       end
     RUBY
-    arrives(/HomeController#show/, /HomeController#fail<sk-segment>error/)
+    arrives(/HomeController#show/, /HomeController#fail<sk-segment>error/,
+            /FineJob<sk-segment>default/, /FailJob<sk-segment>error/)
   end
 
   private
