@@ -7,6 +7,7 @@ require_relative "jobs/suite"
 require_relative "live/suite"
 require_relative "memory/suite"
 require_relative "rails/suite"
+require_relative "rails/table"
 require_relative "streams/suite"
 require_relative "support/page"
 require_relative "support/run"
@@ -19,7 +20,7 @@ SUITES = { "apps" => Bench::Apps::Suite, "rails" => Bench::Rails::Suite, "web" =
 
 options = { only: [], quick: false }
 # bin/matrix has its own way to call this.
-typed = [ENV.fetch("CHATON_BENCH_COMMAND", "bin/bench"), *ARGV].join(" ")
+typed = ENV.fetch("CHATON_BENCH_COMMAND") { ["bin/bench", *ARGV].join(" ") }
 list = false
 parser = OptionParser.new do |opts|
   opts.banner = "bin/bench apps|rails|web|jobs|streams|live|memory|gc [options] | bin/bench render [FOLDER]"
@@ -36,7 +37,10 @@ if list
   end
 elsif SUITES.key?(command)
   folder = Bench::Run.new(SUITES.fetch(command), **options, command: typed).call
-  puts "", File.read(File.join(folder, "summary.md")), "", folder.delete_prefix("#{Bench::Page::ROOT}/")
+  puts "", File.read(File.join(folder, "summary.md")), ""
+  stack = Bench::Results.of_run(folder).raw("stack")
+  puts Bench::Rails::Table.new(stack), "" if stack
+  puts folder.delete_prefix("#{Bench::Page::ROOT}/")
 elsif command == "render" && rest.empty?
   puts Bench::Page.new(SUITES).write
 elsif command == "render" && File.directory?(rest.first)

@@ -177,7 +177,7 @@ matrix_bench() {
   matrix_run "$root" env CHATON_PROFILE="$profile" rake --silent compile ||
     fail "the extension could not be built in $root"
   matrix_run "$root" env CHATON_PROFILE="$profile" CHATON_BENCH_COMMIT="$(git rev-parse --short HEAD)" \
-    CHATON_BENCH_COMMAND="bin/matrix $lane bench" ruby bench/main.rb "$@" || status=$?
+    CHATON_BENCH_COMMAND="${matrix_command:-bin/matrix $lane bench $*}" ruby bench/main.rb "$@" || status=$?
   cp --recursive --no-clobber "$root$MATRIX_CHECKOUT/bench/runs/." bench/runs/
   return "$status"
 }

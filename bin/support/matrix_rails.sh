@@ -28,10 +28,16 @@ MATRIX_RAILS_BUNDLED="net-smtp net-imap net-pop matrix rexml"
 # The folder of the lanes in the root directory.
 MATRIX_RAILS=/srv/rails
 
-# The versions that were asked for, and their packages. What Debian has no package of comes from its repository, which is
-# cloned once, to where CHATON_MATRIX_GEMS says.
+# The versions that were asked for, after `demo` one, and their packages. What Debian has no package of comes from its
+# repository, which is cloned once, to where CHATON_MATRIX_GEMS says.
 matrix_rails_use() {
   local row
+  matrix_rails_demo=
+  if [ "${1:-}" = demo ]; then
+    matrix_rails_demo=yes
+    MATRIX_PACKAGES+=" wrk"
+    set -- "${2:-${MATRIX_RAILS_LANES%% *}}"
+  fi
   matrix_rails_versions=("$@")
   [ $# -gt 0 ] || read -ra matrix_rails_versions <<<"$MATRIX_RAILS_LANES"
   MATRIX_PACKAGES+=" $MATRIX_RAILS_PACKAGES"
@@ -103,7 +109,7 @@ matrix_rails_build() {
   touch "$root$folder/.complete"
 }
 
-# Runs the tests of Rails with each version.
+# Runs the tests of Rails, or the demonstration, with each version.
 matrix_rails() {
   local root=$1 version ruby value env=() status=0
   matrix_rails_gems "$root"
@@ -114,7 +120,12 @@ matrix_rails() {
     matrix_rails_build "$root" "$version"
     matrix_env=("${env[@]}" "GEM_HOME=$MATRIX_RAILS/$version/gems" "CHATON_RAILS=$MATRIX_RAILS/$version/source"
       "CHATON_INSTRUMENTS=$MATRIX_RAILS/instruments")
-    matrix_test "rails-$version-ruby-$ruby" "$root" rails || status=$?
+    if [ -n "$matrix_rails_demo" ]; then
+      matrix_command="bin/matrix ${source:+--ruby-source $(basename "$source") }rails demo $version"
+      matrix_bench experimental "$root" rails || status=$?
+    else
+      matrix_test "rails-$version-ruby-$ruby" "$root" rails || status=$?
+    fi
   done
   return $status
 }
