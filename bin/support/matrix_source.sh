@@ -165,7 +165,8 @@ matrix_source_gem() {
     matrix_inside "$root" sh -c 'cd "$0"; apt-get source -qq "$1" ||
       { '"$MATRIX_UPDATE"' && apt-get source -qq "$1"; }' "$folder" "$package" >>"$root.gems.log" 2>&1 || return
   fi
-  # The lists of files of some gems come from git; some want to be signed by their authors.
+  # The lists of files of some gems come from git; some want to be signed by their authors. Without the two folders, which
+  # are the usual ones, gem forgets GEM_PATH, where some find what they are built with.
   # shellcheck disable=SC2016
   matrix_inside "$root" env "${matrix_env[@]}" sh -c 'set -e
     cd "$1"
@@ -175,6 +176,7 @@ matrix_source_gem() {
     [ "$0" != racc ] || touch lib/racc/parser-text.rb
     rm -rf .git && git init -q && git add -A
     gem build -q "$0.gemspec"
-    gem install --local --ignore-dependencies --no-document "$0"-*.gem -- --enable-system-libraries' \
+    gem install --local --ignore-dependencies --no-document --install-dir "$(gem env gemdir)" \
+      --bindir "$(ruby -e "print Gem.bindir")" "$0"-*.gem -- --enable-system-libraries' \
     "$name" "$folder" >>"$root.gems.log" 2>&1 && touch "$done"
 }
