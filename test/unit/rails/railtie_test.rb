@@ -51,10 +51,10 @@ class RailtieTest < Minitest::Test
     assert_equal "redis://127.0.0.1:1/4", run_app("print Chaton::Jobs.send(:configured, :jobs, '').store")
   end
 
-  # As the defaults of Rails 8.2 have it.
+  # As the defaults of Rails 8.2 have it, which Rails 8.1 does not take from config.
   def test_a_store_in_postgresql_takes_jobs_into_the_transaction
     defaults = <<~RUBY
-      ActiveJob::Base.class_attribute(:enqueue_after_transaction_commit)
+      ActiveJob::Base.class_attribute(:enqueue_after_transaction_commit, default: true)
       class App
         config.active_job.enqueue_after_transaction_commit = true
         config.define_singleton_method(:loaded_config_version) { ENV["VERSION"] }
