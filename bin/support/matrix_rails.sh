@@ -25,6 +25,8 @@ MATRIX_RAILS_INSTRUMENTS="sentry-ruby:getsentry/sentry-ruby:6.6.2 honeybadger:ho
   opentelemetry:open-telemetry/opentelemetry-ruby:main opentelemetry-contrib:open-telemetry/opentelemetry-ruby-contrib:main"
 # Gems without C code that come with Debian's Ruby, for one that is built without them.
 MATRIX_RAILS_BUNDLED="net-smtp net-imap net-pop matrix rexml"
+# Files of Debian's gems that are only in the folder of its own Rubies.
+MATRIX_RAILS_VENDORED="generators jbuilder jbuilder.rb letter_opener letter_opener.rb user_agent user_agent.rb useragent.rb"
 # The folder of the lanes in the root directory.
 MATRIX_RAILS=/srv/rails
 
@@ -76,8 +78,11 @@ matrix_rails_gems() {
   done
   if [[ $matrix_prefix = /opt/* ]]; then
     # shellcheck disable=SC2016 # expanded inside
-    matrix_inside "$root" env "names=$MATRIX_RAILS_BUNDLED" "${matrix_env[@]}" sh -c 'cd /usr/lib/ruby/gems/3.4.0
-      for name in $names; do cp -r --parents gems/$name-* specifications/$name-* "$(gem env gemdir)"; done'
+    matrix_inside "$root" env "names=$MATRIX_RAILS_BUNDLED" "files=$MATRIX_RAILS_VENDORED" "${matrix_env[@]}" sh -ec '
+      cd /usr/lib/ruby/gems/3.4.0
+      for name in $names; do cp -r --parents gems/$name-* specifications/$name-* "$(gem env gemdir)"; done
+      cd /usr/lib/ruby/vendor_ruby
+      cp -r $files "$(ruby -e "print RbConfig::CONFIG[%q(sitelibdir)]")"'
   fi
   for row in $MATRIX_RAILS_INSTRUMENTS; do
     name=${row%%:*}

@@ -141,7 +141,7 @@ matrix_source_paths() {
     "GEM_PATH=$gems:/usr/share/rubygems-integration/all" RUBY_YJIT_ENABLE=1)
   # The tests shall show what a coming Ruby breaks, so nothing is switched off in it.
   ! matrix_source_coming || matrix_env+=(CHATON_UNTRIED_RUBY=1)
-  for command in rake yard sidekiq rackup; do
+  for command in rake yard sidekiq rackup spring; do
     printf '#!%s/bin/ruby\nload Gem.bin_path("%s", "%s")\n' "$matrix_prefix" $command $command \
       >"$1$matrix_prefix/bin/$command"
     chmod +x "$1$matrix_prefix/bin/$command"

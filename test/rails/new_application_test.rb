@@ -151,10 +151,11 @@ class NewApplicationTest < Minitest::Test
   def time_limit_s = 400
 
   def teardown
-    Process.kill(:KILL, @pid) if @pid
     FileUtils.rm_f(File.join(@root, "tmp/noted"))
-  rescue Errno::ESRCH
-    nil
+    return unless @pid
+
+    Process.kill(:KILL, @pid)
+    Process.wait(@pid)
   end
 
   def test_its_own_tests_pass
@@ -247,7 +248,7 @@ class NewApplicationTest < Minitest::Test
   # @return [Integer]
   def stop
     Process.kill(:TERM, @pid)
-    Process.wait2(@pid).last.exitstatus
+    Process.wait2(@pid).last.exitstatus.tap { @pid = nil }
   end
 
   def get(port, path, headers = {})
