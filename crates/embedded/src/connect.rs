@@ -1,8 +1,8 @@
 //! Opens a database: checks whose it is, and makes its tables.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::{DatabaseFile, Format, APPLICATION};
@@ -27,9 +27,7 @@ pub(crate) fn open(file: &DatabaseFile, lock_timeout: Duration) -> Result<Connec
     let conn = connect(file, flags, lock_timeout)?;
     check(file, &conn)?;
     conn.pragma_update(None, "page_size", format.page_bytes).map_err(sql)?;
-    let mode: String =
-        conn.query_row("PRAGMA journal_mode=WAL", [], |row| row.get(0)).map_err(sql)?;
-    if mode != "wal" {
+    if log_ahead(&conn, lock_timeout).map_err(sql)? != "wal" {
         return Err(Error::refused(format!(
             "{file}: its disk does not support SQLite's write-ahead log; put it on a local disk"
         )));
@@ -43,6 +41,21 @@ pub(crate) fn open(file: &DatabaseFile, lock_timeout: Duration) -> Result<Connec
     .map_err(sql)?;
     add_tables(file, &conn)?;
     Ok(conn)
+}
+
+/// Switches to the write-ahead log and returns the mode that the file has. SQLite does not wait for the lock that the
+/// switch of a new file takes while another process opens it, too: to begin a transaction does.
+fn log_ahead(conn: &Connection, lock_timeout: Duration) -> rusqlite::Result<String> {
+    let until = Instant::now() + lock_timeout;
+    loop {
+        let mode = conn.query_row("PRAGMA journal_mode=WAL", [], |row| row.get(0));
+        match mode.as_ref().err().and_then(rusqlite::Error::sqlite_error_code) {
+            Some(ErrorCode::DatabaseBusy) if Instant::now() < until => {
+                conn.execute_batch("BEGIN EXCLUSIVE; ROLLBACK")?;
+            }
+            _ => return mode,
+        }
+    }
 }
 
 /// Bytes of a page: another engine may have made the file.
@@ -149,4 +162,46 @@ fn create_tables(format: &Format, conn: &Connection) -> rusqlite::Result<()> {
     });
     let end = conn.execute_batch(if made.is_ok() { "COMMIT" } else { "ROLLBACK" });
     made.and(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+
+    /// Without a wait for the lock at least one of so many files was refused in each run.
+    const ROUNDS: usize = 200;
+    /// Longest wait for a lock.
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    static FORMAT: Format = Format {
+        content: "numbers",
+        setting: "file",
+        advice_when_corrupt: "it is damaged",
+        version: 1,
+        version_bit: 0,
+        former: None,
+        tables: "CREATE TABLE numbers(n INTEGER);",
+        later_tables: "",
+        page_bytes: 4096,
+        checkpoints_beside: true,
+    };
+
+    #[test]
+    fn several_open_a_new_file_at_the_same_time() {
+        for _ in 0..ROUNDS {
+            let folder = tempfile::tempdir().unwrap();
+            let file = DatabaseFile::new(&folder.path().join("numbers.db"), &FORMAT);
+            let begin = Barrier::new(4);
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| {
+                        begin.wait();
+                        open(&file, PATIENCE).unwrap();
+                    });
+                }
+            });
+        }
+    }
 }

@@ -170,7 +170,7 @@ class RailsEventStreamsTest < Minitest::Test
     early = begins.call
     assert_equal [200, "text/event-stream"], [early.head.first, early.head.last["content-type"][/[^;]+/]]
     assert_match(/\Aretry: [234]\d{3}\n\n\z/, early.body, "the browser comes back")
-    assert_match(/event streams cannot begin now: redis:/, new.log)
+    new.wait_line(/event streams cannot begin now: redis:/)
     redis.start
     used.wait_line(/event streams can be read again/)
     client = EventClient.new(used.port, source).connect
