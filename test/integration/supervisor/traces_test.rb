@@ -92,7 +92,7 @@ class TracesTest < Minitest::Test
   end
 
   def test_failures_and_resources
-    server = boot_traced("service_name \"shop\"; headers \"x-key\" => \"known to none\"")
+    server = boot_traced("service_name \"shop\"; headers \"x-key\" => \"own secret\"")
     %w[/fail /bad /many].each { |path| server.get(path) }
     spans = @collector.wait("three requests") { |found| found.count { |span| span.kind == :server } == 3 }
     requests = spans.select { |span| span.kind == :server }.to_h { |span| [span["url.path"], span] }
@@ -103,9 +103,9 @@ class TracesTest < Minitest::Test
     assert_equal 2, bulk["messaging.batch.message_count"]
     assert_equal %w[shop chaton production], %w[service.name telemetry.sdk.name deployment.environment.name]
       .map { |name| bulk.resource[name] }
-    assert_equal ["known to none", "application/x-protobuf"], @collector.requests.first.values_at("x-key", "content-type")
+    assert_equal ["own secret", "application/x-protobuf"], @collector.requests.first.values_at("x-key", "content-type")
     assert_equal 0, server.stop(timeout_s: WAIT_S)
-    refute_includes server.log, "known to none"
+    refute_includes server.log, "own secret"
   end
 
   def test_a_collector_that_is_away_delays_nobody_and_what_it_misses_is_counted
