@@ -11,12 +11,20 @@ module Bench
       TITLES = /puma: cluster worker|puma|sidekiq/
 
       def self.label = "puma and sidekiq"
-      def self.command_line = "puma -w 2 -t 3:3 -e production, and sidekiq -c #{JOB_THREADS} -e production"
+      # A phased restart needs workers that load the application by themselves; Puma 7 and later preload it by default.
+      CONFIG = "preload_app! false\n"
+
+      def self.command_line
+        "puma -w 2 -t 3:3 -e production, with `#{CONFIG.chomp}`, and sidekiq -c #{JOB_THREADS} -e production"
+      end
 
       def start
         start_jobs
         super
       end
+
+      # Of both.
+      def log = [super, File.read(File.join(@folder, "jobs.log"))].join("\n")
 
       # A phased restart of Puma; Sidekiq ends its jobs and is started again.
       def deploy
@@ -46,7 +54,8 @@ module Bench
       def trees = [tree, ProcTree.new(@jobs)]
 
       def command(rackup, port)
-        ["ruby", "-S", "puma", "-C", "-", "-b", address(port, "ssl"), "-e", "production", "-w", @workers.to_s,
+        File.write(config = File.join(@folder, "puma.rb"), CONFIG)
+        ["ruby", "-S", "puma", "-C", config, "-b", address(port, "ssl"), "-e", "production", "-w", @workers.to_s,
          "-t", "#{WEB_THREADS}:#{WEB_THREADS}", rackup]
       end
 

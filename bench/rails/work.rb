@@ -7,7 +7,11 @@ require_relative "../../examples/rails/config/environment"
 
 Redis.silence_deprecations = true if defined?(Redis)
 ActiveRecord::Schema.verbose = false
-load File.expand_path("../../examples/rails/db/schema.rb", __dir__) unless Message.table_exists?
+# Puma and Sidekiq boot at the same time; the second one finds the tables.
+File.open("schema.lock", "w") do |lock|
+  lock.flock(File::LOCK_EX)
+  load File.expand_path("../../examples/rails/db/schema.rb", __dir__) unless Message.table_exists?
+end
 
 # Works for a moment and notes its number. A job that is lost leaves no note.
 class Note
