@@ -50,8 +50,8 @@ module Bench
       # The tracer of the third server was on and is off again.
       def tracer
         servers = lambda do
-          [ChatonWith.new(settings: "memory { trace true }", note: "traced"), ChatonWith.new(note: "untraced"),
-           ChatonWith.new(settings: "memory { trace true }", note: "traced before")]
+          [ChatonWith.new(settings: "memory { profile true }", note: "traced"), ChatonWith.new(note: "untraced"),
+           ChatonWith.new(settings: "memory { profile true }", note: "traced before")]
         end
         [["tracer-sinatra", "Sinatra example", SINATRA, 0.985], ["tracer-loop", "allocation loop", ALLOCATIONS, 0.96]]
           .map do |name, title, rackup, share|

@@ -54,7 +54,7 @@ module Chaton
 
     # The first argument names a command; a file or an option is an argument of `serve`.
     def command
-      first = @argv.first
+      first = Commands::BEFORE.fetch(@argv.first, @argv.first)
       return [first, @argv.drop(1)] if Commands::ALL.key?(first) || first == "help"
       raise no_command(first) if first&.match?(WORD) && !File.exist?(first)
 

@@ -150,14 +150,14 @@ module Chaton
     #   end
     # @yieldparam transaction [Streams::Transaction]
     # @return [Object] what the block returns
-    # @raise [LogFenced] when the partition was revoked
-    # @raise [LogError] when nothing was written
+    # @raise [StreamFenced] when the partition was revoked
+    # @raise [StreamError] when nothing was written
     def transaction
       unless @factory.nil? || @factory.transactional?
         raise ConfigError, "topic #{topic.inspect} is not transactional; write topic #{topic.inspect}, " \
                            "#{self.class}, transactional: true"
       end
-      raise LogError, "a transaction inside another one; write the records of both in one" if @transaction
+      raise StreamError, "a transaction inside another one; write the records of both in one" if @transaction
 
       begin
         @transaction = Streams::Transaction.new(@batch, @factory&.limits)

@@ -22,7 +22,7 @@ module Chaton
         @timeout_s = timeout_s
       end
 
-      # @param command [String] "status", "stop", "quiet", "restart", "phased-restart", "restart-worker", "trace",
+      # @param command [String] "status", "stop", "quiet", "restart", "phased-restart", "restart-worker", "ask",
       #   "report" or "dashboard"
       # @param arguments [Hash{Symbol=>Object}] further fields of the request
       # @return [Hash{String=>Object}] the answer

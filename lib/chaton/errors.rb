@@ -51,28 +51,28 @@ module Chaton
   class StoreRefused < StoreError; end
 
   # The log of records failed; the subclasses tell what to do.
-  class LogError < Error; end
+  class StreamError < Error; end
 
   # The log was not reached, or replied too late: try again. The last call may have taken effect.
-  class LogUnavailable < LogError; end
+  class StreamUnavailable < StreamError; end
 
   # The log refuses the call: correct address, credentials, rights or settings.
-  class LogRefused < LogError; end
+  class StreamRefused < StreamError; end
 
   # There is no such topic or partition: create it (`chaton streams apply`), or correct its name.
-  class UnknownTopic < LogError; end
+  class UnknownTopic < StreamError; end
 
   # There is no room on the disk, or in the buffer of records that wait to be written. Nothing was written; try later.
-  class BufferFull < LogError; end
+  class BufferFull < StreamError; end
 
   # The log is damaged; the message names the file or the partition, and the offset.
-  class LogCorrupt < LogError; end
+  class StreamCorrupt < StreamError; end
 
   # A newer member of the group, or a newer transaction, has replaced this one. Stop using it.
-  class LogFenced < LogError; end
+  class StreamFenced < StreamError; end
 
   # The record cannot be written: it is too large, or a part of it has the wrong type.
-  class InvalidRecord < LogError; end
+  class InvalidRecord < StreamError; end
 
   # The topic's deserializer cannot read the bytes of a record; the message names the record.
   class DeserializationError < Error; end

@@ -42,7 +42,7 @@ module Chaton
       return if unstable_calls?(version, env)
 
       "Ruby #{version} is newer than #{TRIED.last}, the newest that Chaton was tried with. Switched off, because " \
-        "they call functions outside of Ruby's stable interface: the tracer (chaton trace) and the preempter, so " \
+        "they call functions outside of Ruby's stable interface: the tracer (chaton profile) and the preempter, so " \
         "that a thread that computes lets others run after Ruby's own 100 ms, not after a few. " \
         "#{TRY_VARIABLE}=1 switches them on"
     end

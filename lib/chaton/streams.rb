@@ -77,7 +77,7 @@ module Chaton
       #
       # @example
       #   Chaton::Streams.on_delivery_error { |error, context| Sentry.capture_exception(error, extra: context) }
-      # @yieldparam error [LogError] the error of the first record
+      # @yieldparam error [StreamError] the error of the first record
       # @yieldparam context [Hash{Symbol=>Object}] `topic`, and the number of `records`
       def on_delivery_error(&block)
         raise ArgumentError, "on_delivery_error needs a block: on_delivery_error { |error, context| … }" unless block

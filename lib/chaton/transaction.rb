@@ -98,8 +98,9 @@ module Chaton
         held = Thread.current[HELD]
         return false unless held&.work.equal?(batch)
         if current || through.nil?
-          raise LogRefused, "what Chaton.transaction holds is written by mark behind the block, with all records up " \
-                            "to the marked one"
+          raise StreamRefused,
+                "what Chaton.transaction holds is written by mark behind the block, with all records up " \
+                "to the marked one"
         end
         take(batch).end_batch(through)
         true
@@ -209,7 +210,7 @@ module Chaton
 
     # Ends the job, and writes what was held, in one transaction.
     #
-    # @raise [StoreError, LogError] nothing was written
+    # @raise [StoreError, StreamError] nothing was written
     # @private
     def end_job
       Native.commit_job(@work, Jobs.client.native, Streams.client.native, documents, @rows)
@@ -218,7 +219,7 @@ module Chaton
     # Commits the batch, and writes what was held, in one transaction.
     #
     # @param through [Integer, nil] the last record that is done; nil: what the consumer has marked
-    # @raise [LogError] nothing was written
+    # @raise [StreamError] nothing was written
     # @private
     def end_batch(through) = Native.commit_batch(@work, Jobs.client.native, documents, @rows, through)
 

@@ -161,7 +161,7 @@ module Chaton
       # A hook's failure is logged by Hooks.
       when Hooks::Failed then nil
       # The sentence names the store and the next step; a backtrace adds nothing.
-      when StoreError, LogError then @log.error("worker cannot boot: #{error.message}", worker: @index)
+      when StoreError, StreamError then @log.error("worker cannot boot: #{error.message}", worker: @index)
       when AppLoadError then Service::LoadFailure.log(@log, error, "worker cannot boot", worker: @index)
       else @log.exception(error, "worker cannot boot", worker: @index)
       end

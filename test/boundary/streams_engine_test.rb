@@ -140,7 +140,7 @@ class StreamsEngineTest < Minitest::Test
     log.each_key do |name|
       assert_equal "settings: streams.log.#{name}: missing field", refused(log.except(name))
     end
-    assert_raises(Chaton::LogRefused) { open_log(JSON.generate({ **log, "broker" => "http://x" })) }
+    assert_raises(Chaton::StreamRefused) { open_log(JSON.generate({ **log, "broker" => "http://x" })) }
   end
 
   def test_a_forked_child_opens_the_log_for_itself

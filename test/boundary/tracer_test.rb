@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "service_case"
-require "chaton/cli/trace/answer_socket"
+require "chaton/cli/profile/answer_socket"
 require "json"
 require "tmpdir"
 
@@ -72,7 +72,7 @@ class TracerTest < Minitest::Test
     port = serve(threads: [1, 3]) { |env| [200, {}, [env["PATH_INFO"] * 10]] }
     # Clients of this process would collect with each of their own allocations, too.
     load = ClientLoad.new(port, clients: STRESS ? 0 : 4)
-    Chaton::CLI::Trace::AnswerSocket.open(beside: File.join(Dir.tmpdir, "none")) do |mailbox|
+    Chaton::CLI::Profile::AnswerSocket.open(beside: File.join(Dir.tmpdir, "none")) do |mailbox|
       (STRESS ? 1 : 800).times do
         %w[start stop].each { |action| assert_equal [true], order(mailbox, action), action }
         assert_equal 200, get(port).status if STRESS
@@ -173,7 +173,7 @@ class TracerTest < Minitest::Test
 
   def order(mailbox, action)
     stressed_for do
-      @service.run_command(JSON.generate({ do: "trace", action: action, reply_to: mailbox.path, every: 1, duty: 1.0 }))
+      @service.run_command(JSON.generate({ do: "ask", action: action, reply_to: mailbox.path, every: 1, duty: 1.0 }))
     end
     mailbox.collect(1, 10 * PATIENCE).map(&:ok?)
   end

@@ -76,7 +76,7 @@ class TransactionTest < Minitest::Test
             Deaths.at(:inside, number)
             produce("OUT", record.raw)
             mark(record) if number.zero?
-          rescue Chaton::LogRefused => e
+          rescue Chaton::StreamRefused => e
             raise unless e.message.include?("behind the block")
           end
           Deaths.at(:about, number)
@@ -100,7 +100,7 @@ class TransactionTest < Minitest::Test
           Chaton.transaction { Chaton.produce("OUT", "x" * (17 << 20)) } if where == "large"
           Chaton.produce!("OUT", "1") if where == "durable"
           Chaton.produce("OUT", "1", partition: 99) if where == "partition"
-        rescue Chaton::StoreRefused, Chaton::BufferFull, Chaton::LogRefused => e
+        rescue Chaton::StoreRefused, Chaton::BufferFull, Chaton::StreamRefused => e
           File.write(File.join(ENV.fetch("DEATHS"), where), e.message)
           raise
         end

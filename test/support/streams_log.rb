@@ -80,7 +80,7 @@ class StreamsLog
     deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + WAIT_S
     begin
       result = native.admin(JSON.generate(words))
-    rescue Chaton::LogUnavailable
+    rescue Chaton::StreamUnavailable
       raise if late?(deadline) || !QUESTIONS.include?(words[:do])
 
       sleep 0.1

@@ -4,8 +4,8 @@ require_relative "../config/nearest"
 
 module Chaton
   class CLI
-    # A group of commands (`chaton jobs …`, `chaton trace …`). The module that extends it has ALL, its commands by name;
-    # each has its own file, unless `file` says otherwise.
+    # A group of commands (`chaton jobs …`, `chaton profile …`). The module that extends it has ALL, its commands by
+    # name; each has its own file, unless `file` says otherwise.
     module CommandGroup
       # @param argv [Array<String>] what follows the group's name
       # @return [Array(Class, Array<String>)] the subcommand and its arguments; nil for help

@@ -18,8 +18,11 @@ module Chaton
         "jobs" => "show and manage background jobs; `chaton jobs --help` has the commands",
         "streams" => "show and manage streams: topics, groups, lag, dead letters; `chaton streams --help` has the " \
                      "commands",
-        "trace" => "show which code allocates, and which objects stay; `chaton trace --help` has the commands"
+        "profile" => "show which code allocates, and which objects stay; `chaton profile --help` has the commands"
       }.freeze
+
+      # Name before => name.
+      BEFORE = { "trace" => "profile" }.freeze
 
       # @return [Class]
       def self.find(name)

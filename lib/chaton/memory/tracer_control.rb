@@ -4,7 +4,7 @@ require "json"
 require_relative "../errors"
 require_relative "../native"
 require_relative "../ruby_release"
-require_relative "trace_reply"
+require_relative "../service/worker_reply"
 
 module Chaton
   module Memory
@@ -16,7 +16,7 @@ module Chaton
     class TracerControl
       # Settings that a command may give.
       SETTINGS = %w[every duty window_ms].freeze
-      # Settings of the configuration, where their names begin with `trace_`.
+      # Settings of the configuration, where their names begin with `profile_`.
       CONFIGURED = %i[every duty window_ms samples_max stacks_max depth_max].freeze
       # Reports sent at a time; each holds its text in memory.
       REPORTS_MAX = 2
@@ -31,8 +31,8 @@ module Chaton
       # @param log [Telemetry::Log]
       # @param tracer [Class] replaced in tests
       def initialize(plan, worker:, log:, tracer: Native::Tracer)
-        @configured = CONFIGURED.to_h { |name| [name, plan.memory[:"trace_#{name}"]] }.freeze
-        @wanted = plan.memory.trace
+        @configured = CONFIGURED.to_h { |name| [name, plan.memory[:"profile_#{name}"]] }.freeze
+        @wanted = plan.memory.profile
         @worker = worker
         @log = log
         @kind = tracer
@@ -50,7 +50,7 @@ module Chaton
       # @param command [Hash{String=>Object}] action: start, stop, status or report; reply_to: path of a Unix socket for
       #   the reply; for start also every, duty and window_ms
       def call(command)
-        reply = TraceReply.new(command.fetch("reply_to"), log: @log)
+        reply = Service::WorkerReply.new(command.fetch("reply_to"), log: @log)
         @lock.synchronize do
           case command["action"]
           when "start" then reply.deliver(header(**start(command)))
@@ -99,14 +99,14 @@ module Chaton
         @settings = settings
         @thread = Thread.new { trace(tracer) }
         @thread.name = "chaton tracer"
-        @log.info("tracing allocations", **shown(settings))
+        @log.info("profiling allocations", **shown(settings))
       end
 
       def trace(tracer)
         nil while tracer.window
       rescue StandardError => e
         tracer.stop
-        @log.exception(e, "tracing has ended after an error")
+        @log.exception(e, "profiling has ended after an error")
       end
 
       # Does not wait for the thread, whose open window may last longer than the support thread may wait.
@@ -121,7 +121,7 @@ module Chaton
 
       # On a thread of its own, because it takes long to name the frames and to send megabytes.
       def report(reply)
-        return reply.deliver(refusal("it has not traced yet; run `chaton trace start`")) unless @tracer
+        return reply.deliver(refusal("it has not profiled yet; run `chaton profile start`")) unless @tracer
 
         @reports.select!(&:alive?)
         return reply.deliver(refusal("it is busy with other reports; try again")) if @reports.size >= REPORTS_MAX
@@ -129,7 +129,7 @@ module Chaton
         tracer = @tracer
         facts = header
         @reports << Thread.new { send_report(reply, tracer, facts) }
-        @reports.last.name = "chaton trace report"
+        @reports.last.name = "chaton profile report"
       end
 
       def send_report(reply, tracer, facts)

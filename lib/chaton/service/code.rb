@@ -89,7 +89,7 @@ module Chaton
       def self.produce(plan, forks)
         Streams.use(plan, forks: forks)
         plan.streams.log_documents.each { |settings| Native.check_log(settings) }
-      rescue LogRefused => e
+      rescue StreamRefused => e
         raise ConfigError, "streams: #{e.message}"
       end
       private_class_method :teller, :tell, :load_roles, :use, :produce

@@ -2,6 +2,7 @@
 
 require "json"
 require_relative "../memory/tracer_control"
+require_relative "worker_reply"
 require_relative "../telemetry/backtraces"
 
 module Chaton
@@ -32,14 +33,14 @@ module Chaton
         command = JSON.parse(line)
         case command["do"]
         when "trim" then @memory.trim
-        when "trace" then trace(command)
+        when "ask" then reply_to(command)
         else @log.warn("unknown command from the supervisor", command: line)
         end
       end
 
       private
 
-      def trace(command)
+      def reply_to(command)
         case command["action"]
         when "running" then reply(command, running: @running.call, **partitions)
         when "backtraces" then reply(command, threads: Telemetry::Backtraces.read, running: @running.call)
@@ -81,7 +82,7 @@ module Chaton
       end
 
       def reply(command, **answer)
-        reply = Memory::TraceReply.new(command.fetch("reply_to"), log: @log)
+        reply = WorkerReply.new(command.fetch("reply_to"), log: @log)
         reply.deliver({ worker: @tracer_control.worker, pid: Process.pid, ok: true, **answer })
       end
     end

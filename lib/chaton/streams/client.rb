@@ -83,16 +83,18 @@ module Chaton
       #
       # @param receipt [Native::Receipt]
       # @return [Native::Receipt]
-      # @raise [LogError]
+      # @raise [StreamError]
       def wait(receipt)
         unless receipt
-          raise LogRefused, "a record of Chaton.transaction or of the outbox is not written before its end: use produce"
+          raise StreamRefused,
+                "a record of Chaton.transaction or of the outbox is not written before its end: use produce"
         end
 
         return receipt if receipt.wait(@delivery_timeout_s)
 
-        raise LogUnavailable, "records are not durable after #{@delivery_timeout_s} s (delivery_timeout_s), but may " \
-                              "become so later; is #{@native.address} up?"
+        raise StreamUnavailable,
+              "records are not durable after #{@delivery_timeout_s} s (delivery_timeout_s), but may " \
+              "become so later; is #{@native.address} up?"
       end
 
       # Waits until all records are written, for at most `flush_timeout_s`.
@@ -100,7 +102,7 @@ module Chaton
       # @return [Integer] records that are left
       def flush
         @native.flush(@flush_timeout_s)
-      rescue LogError
+      rescue StreamError
         # A log that cannot be opened has no records of this process.
         0
       end

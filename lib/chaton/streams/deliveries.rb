@@ -11,7 +11,7 @@ module Chaton
       class << self
         # Runs the block, and waits until what it has produced is durable.
         #
-        # @raise [LogError] the first failure
+        # @raise [StreamError] the first failure
         def follow
           thread = Thread.current
           thread.thread_variable_set(KEY, [])
@@ -35,7 +35,7 @@ module Chaton
 
         # Waits until everything so far is durable.
         #
-        # @raise [LogError] the first failure
+        # @raise [StreamError] the first failure
         def wait
           receipts = Thread.current.thread_variable_get(KEY) or return
           client = Streams.client

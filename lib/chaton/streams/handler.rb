@@ -56,8 +56,9 @@ module Chaton
       def commit_held(batch)
         held = Chaton::Transaction.take(batch) or return
         if @routes[batch.route].engine.fetch(:manual)
-          raise LogRefused, "nothing of Chaton.transaction was written: with manual offsets it is written by mark, " \
-                            "behind the block"
+          raise StreamRefused,
+                "nothing of Chaton.transaction was written: with manual offsets it is written by mark, " \
+                "behind the block"
         end
         held.end_batch(batch.last_offset)
       end

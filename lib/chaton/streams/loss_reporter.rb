@@ -26,7 +26,7 @@ module Chaton
       # Tells at once, because the process ends.
       def finish
         tell(@native.delivery_errors(nil))
-      rescue LogError
+      rescue StreamError
         # A log that cannot be opened has no records of this process.
       end
 

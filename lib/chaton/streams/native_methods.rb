@@ -35,7 +35,7 @@ module Chaton
       #
       # @param timeout_s [Numeric] without it, until every record is durable or has failed
       # @return [Boolean] false when time was up
-      # @raise [LogError] the first failure
+      # @raise [StreamError] the first failure
       def wait(timeout_s = FOREVER_S) = super(timeout_s.to_f)
     end
 

@@ -21,7 +21,7 @@ module Chaton
       #   ActiveRecord's
       # @return [Native::Receipt] `wait` returns when it is durable; nil inside {Chaton.transaction} and with `outbox`
       # @raise [BufferFull] when the buffer stays full for `produce_timeout_s`
-      # @raise [UnknownTopic, InvalidRecord, LogRefused]
+      # @raise [UnknownTopic, InvalidRecord, StreamRefused]
       # @raise [ConfigError] when no streams are configured
       def produce(topic, value, key: nil, headers: nil, partition: nil, timestamp: nil, outbox: false, connection: nil)
         client = Streams.client
@@ -39,7 +39,7 @@ module Chaton
       #
       # @param (see #produce)
       # @return [Native::Receipt] which knows the record's partition and offset
-      # @raise [LogError] when it is not written, or that is unknown
+      # @raise [StreamError] when it is not written, or that is unknown
       def produce!(topic, value, **rest)
         receipt = produce(topic, value, **rest)
         Streams.client.wait(receipt)

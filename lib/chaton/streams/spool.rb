@@ -63,24 +63,24 @@ module Chaton
 
       # Raises, because nothing becomes durable in this process.
       #
-      # @raise [LogUnavailable]
+      # @raise [StreamUnavailable]
       def wait(_receipt)
-        raise LogUnavailable, "nothing is written before workers are forked: the record is kept for the first " \
-                              "worker. Use Chaton.produce here, or write it in on_worker_boot"
+        raise StreamUnavailable, "nothing is written before workers are forked: the record is kept for the first " \
+                                 "worker. Use Chaton.produce here, or write it in on_worker_boot"
       end
 
       # Writes the spooled records, if this is the first child to call it.
       #
       # @param client [Client]
       # @return [Native::Receipt, nil] nil without records, or when another child was first
-      # @raise [LogError] with the number of lost records
+      # @raise [StreamError] with the number of lost records
       def hand_over(client)
         return if @rows.empty? || !@token.take
 
         rows = @rows
         @rows = []
         client.produce_rows(rows)
-      rescue LogError => e
+      rescue StreamError => e
         raise e.class, "#{rows.size} records that were produced before the workers were forked are lost: #{e.message}"
       end
 

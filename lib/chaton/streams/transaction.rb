@@ -50,7 +50,7 @@ module Chaton
         nil
       end
 
-      # @raise [LogError]
+      # @raise [StreamError]
       # @private
       def commit = @batch.transact(@rows, @through)
 

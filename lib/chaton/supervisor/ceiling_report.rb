@@ -59,7 +59,7 @@ module Chaton
         # Zero means that the figure is not collected.
         known = gauges.reject { |_, value| value.is_a?(Integer) && value.zero? }
         @log.error("worker stopped at once: #{reason}. Its threads' backtraces follow: look for code that holds much " \
-                   "memory, find what allocates with `chaton trace`, or raise the ceiling",
+                   "memory, find what allocates with `chaton profile`, or raise the ceiling",
                    **facts(child), **sizes(usage, PARTS), **known.slice(*COUNTS), **sizes(known, SIZES))
       end
 

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../version"
-require_relative "trace_request"
+require_relative "worker_request"
 
 module Chaton
   class Supervisor
@@ -15,7 +15,7 @@ module Chaton
     # | phased-restart | `phased_restart`: new code worker by worker (SIGUSR1) |
     # | restart | `restart`: starts the program again in place (SIGUSR2) |
     # | restart-worker | `restart_worker(number)`: a new process with the same code |
-    # | trace | `trace(request)` → numbers of the workers that got it, see {TraceRequest} |
+    # | ask | `ask(request)` → numbers of the workers that got it, see {WorkerRequest} |
     # | report | `report` → Hash, for the dashboard in an application |
     # | dashboard | `dashboard` → Hash with a one-time link to the page |
     class ControlCommands
@@ -34,7 +34,7 @@ module Chaton
         command = request["command"].to_s
         return { ok: true, version: VERSION, **@controller.status } if command == "status"
         return { ok: true, report: @controller.report } if command == "report"
-        return trace(request) if command == "trace"
+        return ask(request) if command == "ask"
         return dashboard if command == "dashboard"
         return begun(command, restart_worker(request["worker"])) if command == "restart-worker"
         return unknown(command) unless (action = ACTIONS[command])
@@ -62,18 +62,18 @@ module Chaton
         link.is_a?(Hash) ? { ok: true, **link } : { ok: false, error: link }
       end
 
-      def trace(request)
-        trace = TraceRequest.new(request)
-        problem = trace.problem and return { ok: false, error: problem }
+      def ask(request)
+        asked = WorkerRequest.new(request)
+        problem = asked.problem and return { ok: false, error: problem }
 
-        asked = @controller.trace(trace)
-        return { ok: false, error: trace.no_worker } if asked.empty?
+        workers = @controller.ask(asked)
+        return { ok: false, error: asked.no_worker } if workers.empty?
 
-        { ok: true, asked: asked, pid: Process.pid }
+        { ok: true, asked: workers, pid: Process.pid }
       end
 
       def unknown(command)
-        known = ["status", *ACTIONS.keys, "restart-worker", "trace", "report", "dashboard"].join(", ")
+        known = ["status", *ACTIONS.keys, "restart-worker", "ask", "report", "dashboard"].join(", ")
         { ok: false, error: "unknown command #{command[0, 40].inspect}; known: #{known}" }
       end
     end

@@ -101,10 +101,10 @@ module Chaton
         nil
       end
 
-      # Sends a command of `chaton trace` to workers.
+      # Sends workers a question of `chaton profile`, `chaton top` or the dashboard.
       #
       # @return [Array<Integer>] numbers of the workers that got it
-      def trace(request)
+      def ask(request)
         ready = @worker_set.children.select { |child| child.ready? && request.for?(child.index) }
         ready.select { |child| child.command(request.to_h) }.map(&:index)
       end

@@ -97,8 +97,8 @@ module Chaton
         nil
       end
 
-      # @return [Array<Integer>] as {Controller#trace}
-      def trace(request)
+      # @return [Array<Integer>] as {Controller#ask}
+      def ask(request)
         return [] if @state == :starting || over? || !request.for?(0)
 
         @service.run_command(JSON.generate(request.to_h))

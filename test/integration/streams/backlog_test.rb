@@ -50,7 +50,7 @@ class StreamsBacklogTest < Minitest::Test
       sent = 0
       begin
         loop { Chaton.produce(#{topic.dump}, "x" * 10_000) && sent += 1 }
-      rescue Chaton::LogError => e
+      rescue Chaton::StreamError => e
         [sent, e.class.name, e.message]
       end
     RUBY

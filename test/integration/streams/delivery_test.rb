@@ -17,7 +17,7 @@ class StreamsDeliveryTest < Minitest::Test
     run(lambda do |env|
       case env["PATH_INFO"]
       when "/pid" then next [200, {}, [Process.pid.to_s]]
-      when "/read" then receipt = Chaton.produce("TOPIC", "v"); begin; receipt.wait; rescue Chaton::LogError; end
+      when "/read" then receipt = Chaton.produce("TOPIC", "v"); begin; receipt.wait; rescue Chaton::StreamError; end
       else 7.times { Chaton.produce("TOPIC", "v") }
       end
       [200, {}, ["produced"]]
@@ -35,7 +35,7 @@ class StreamsDeliveryTest < Minitest::Test
     assert_equal "produced", server.get("/read").body
     server.get("/")
     told = server.eventually("it is told") { lines(server, "told").then { |all| all if all.sum { sum(_1) } == 7 } }
-    assert_equal ["Chaton::LogUnavailable"], told.map { |line| line[/\A\S+/] }.uniq
+    assert_equal ["Chaton::StreamUnavailable"], told.map { |line| line[/\A\S+/] }.uniq
     assert_equal [server.get("/pid").body], told.map { |line| line[/\d+\z/] }.uniq
     assert_match(/WARN .*streams: the producer: .*127\.0\.0\.1:1.*no broker answers/, server.log)
     assert_match(/WARN .*records for topic "#{topic}" are lost, and nobody has read their receipts: a record of/,
@@ -51,7 +51,7 @@ class StreamsDeliveryTest < Minitest::Test
     @broker = "kafka://127.0.0.1:1"
     server = prepare_streams(topics: ["delivery_timeout 1", route])
     output = console(server).run(<<~RUBY)
-      begin; Chaton.produce!(#{topic.dump}, "v"); rescue Chaton::LogError; end
+      begin; Chaton.produce!(#{topic.dump}, "v"); rescue Chaton::StreamError; end
       reader, writer = IO.pipe
       pid = fork do
         Chaton::Streams.on_delivery_error { |_, context| writer.puts context[:records] }
@@ -127,7 +127,7 @@ class StreamsDeliveryTest < Minitest::Test
     kafka.kill
     File.write(server.path("go"), "")
     server.eventually("it fails", timeout_s: 40) { server.log.include?("a batch failed; it is retried") }
-    assert_match(/error=Chaton::LogUnavailable/, server.log)
+    assert_match(/error=Chaton::StreamUnavailable/, server.log)
     kafka.start
     assert_all_committed(server, timeout_s: 60)
     assert_includes log.read(topic("out")).map { |record| record[:value] }, "a"

@@ -15,7 +15,7 @@ class StreamsDiskTest < Minitest::Test
     stored = []
     begin
       loop { Chaton.produce!("TOPIC", "\#{stored.size}:" + "x" * #{BYTES}, partition: 0) && stored << stored.size }
-    rescue Chaton::LogError => e
+    rescue Chaton::StreamError => e
       [stored.size, e.class.name, e.message]
     end
   RUBY

@@ -16,7 +16,7 @@ class StreamsKafkaTroubleTest < Minitest::Test
       next [200, {}, ["hello"]] if env["PATH_INFO"] == "/"
       Chaton.produce!("TOPIC", "from web")
       [200, {}, ["produced"]]
-    rescue Chaton::LogError => e
+    rescue Chaton::StreamError => e
       [503, {}, ["\#{e.class}: \#{e.message}"]]
     end)
   RUBY
@@ -60,7 +60,7 @@ class StreamsKafkaTroubleTest < Minitest::Test
     assert_web_goes_on(server)
     answer = server.get("/produce")
     assert_equal 503, answer.status
-    assert_match(/Chaton::LogUnavailable.*127\.0\.0\.1:1/, answer.body)
+    assert_match(/Chaton::StreamUnavailable.*127\.0\.0\.1:1/, answer.body)
     # The connection is retried without a log line each time.
     CpuTime.window(server.workers.first, 3) { |share| assert_operator share, :<, CpuTime::REST }
     assert_operator server.log.scan(/WARN|ERROR/).size, :<=, 4
@@ -76,7 +76,7 @@ class StreamsKafkaTroubleTest < Minitest::Test
     assert_web_goes_on(server)
     answer = server.get("/produce")
     assert_equal 503, answer.status
-    assert_match(/Chaton::LogRefused|Chaton::LogUnavailable/, answer.body)
+    assert_match(/Chaton::StreamRefused|Chaton::StreamUnavailable/, answer.body)
     assert_operator server.log.scan(/WARN|ERROR/).size, :<=, 6
     refute_match(/of-the-test/, server.log + answer.body)
     assert_equal 0, server.stop

@@ -77,7 +77,7 @@ class OutboxTest < Minitest::Test
     assert_equal(%w[pg sequel], read(2).map { |one| one[:value] }.sort)
     error = assert_raises(Chaton::Error) { Chaton.produce(topic, "none", outbox: true) }
     assert_match(/none is open on this thread: call it inside Order.transaction/, error.message)
-    assert_raises(Chaton::LogRefused) { transaction { Chaton.produce!(topic, "x", outbox: true) } }
+    assert_raises(Chaton::StreamRefused) { transaction { Chaton.produce!(topic, "x", outbox: true) } }
   ensure
     pg&.close
     sequel&.disconnect

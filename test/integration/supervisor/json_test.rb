@@ -63,7 +63,7 @@ class JSONTest < Minitest::Test
     assert_documented "status", status
     assert_equal 2, status["workers"].size
     assert_documented "check", run_json(server, "check")
-    assert_documented "trace status", run_json(server, "trace", "status")
+    assert_documented "profile status", run_json(server, "profile", "status")
   end
 
   def test_status_of_one_process

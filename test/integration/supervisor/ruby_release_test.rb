@@ -43,7 +43,7 @@ class RubyReleaseServerTest < Minitest::Test
   end
 
   def test_a_ruby_newer_than_any_that_was_tried_gets_one_warning_and_serves_without_unstable_calls
-    server = boot_newer(config: "memory { trace true }")
+    server = boot_newer(config: "memory { profile true }")
     assert_equal 1, server.log.scan("WARN  Ruby 9.9.0 is newer than").size
     compete(server)
     assert_equal 0, pool(server)["preemptions"]

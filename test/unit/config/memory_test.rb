@@ -14,8 +14,8 @@ class MemoryConfigTest < ConfigCase
     assert_equal [RUBY_VERSION >= "3.3", :between, 50.0, 1.0, false],
                  memory.to_h.values_at(:compact, :collect, :idle_full_ms, :trim_idle_s, :summary)
     assert_equal [false, 64, 0.02, 50.0, 65_536, 16_384, 128],
-                 memory.to_h.values_at(:trace, :trace_every, :trace_duty, :trace_window_ms, :trace_samples_max,
-                                       :trace_stacks_max, :trace_depth_max)
+                 memory.to_h.values_at(:profile, :profile_every, :profile_duty, :profile_window_ms,
+                                       :profile_samples_max, :profile_stacks_max, :profile_depth_max)
     assert_predicate memory, :frozen?
   end
 
@@ -66,6 +66,6 @@ class MemoryConfigTest < ConfigCase
   end
 
   def test_a_plan_for_programs
-    assert_equal [:auto, false], load.to_h.fetch(:memory).values_at(:allocator, :trace)
+    assert_equal [:auto, false], load.to_h.fetch(:memory).values_at(:allocator, :profile)
   end
 end

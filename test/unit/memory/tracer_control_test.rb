@@ -52,8 +52,8 @@ class TracerControlTest < Minitest::Test
     end
   end
 
-  Memory = Struct.new(:trace, :trace_every, :trace_duty, :trace_window_ms, :trace_samples_max, :trace_stacks_max,
-                      :trace_depth_max)
+  Memory = Struct.new(:profile, :profile_every, :profile_duty, :profile_window_ms, :profile_samples_max,
+                      :profile_stacks_max, :profile_depth_max)
   Plan = Struct.new(:memory)
 
   def setup
@@ -79,7 +79,7 @@ class TracerControlTest < Minitest::Test
                  Tracer.all.last.settings)
     assert_equal [2, Process.pid, true, true, false, 3],
                  header.values_at("worker", "pid", "ok", "running", "already", "every")
-    assert_includes @output.string, "tracing allocations  every=3 duty=0.05 window_ms=10.0"
+    assert_includes @output.string, "profiling allocations  every=3 duty=0.05 window_ms=10.0"
   end
 
   def test_a_second_start_leaves_a_running_tracer_alone
@@ -108,13 +108,13 @@ class TracerControlTest < Minitest::Test
     tracer.fault = "torn"
     tracer.open
     eventually { !tracer.running? }
-    eventually { @output.string.include?("tracing has ended after an error") }
+    eventually { @output.string.include?("profiling has ended after an error") }
     refute order("status").first["running"]
   end
 
   def test_the_profile_is_kept_after_a_stop_until_the_next_start
     header, = order("report")
-    assert_equal [false, "it has not traced yet; run `chaton trace start`"], header.values_at("ok", "error")
+    assert_equal [false, "it has not profiled yet; run `chaton profile start`"], header.values_at("ok", "error")
     order("start")
     order("stop")
     header, body = order("report")
@@ -128,7 +128,7 @@ class TracerControlTest < Minitest::Test
     reports = Array.new(Chaton::Memory::TracerControl::REPORTS_MAX) { send_order("report") && @server.accept }
     assert_match(/busy with other reports/, order("report").first["error"])
     reports.each(&:read)
-    eventually { Thread.list.none? { |thread| thread.name == "chaton trace report" } }
+    eventually { Thread.list.none? { |thread| thread.name == "chaton profile report" } }
     assert order("report").first["ok"]
   ensure
     reports&.each(&:close)
@@ -172,7 +172,7 @@ class TracerControlTest < Minitest::Test
   end
 
   def send_order(action, **settings)
-    @tracer_control.call({ "do" => "trace", "action" => action, "reply_to" => @path,
+    @tracer_control.call({ "do" => "ask", "action" => action, "reply_to" => @path,
                            **settings.transform_keys(&:to_s) })
     true
   end

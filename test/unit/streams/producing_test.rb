@@ -63,7 +63,7 @@ class StreamsProducingTest < StreamsUnitCase
 
   def test_waiting_for_the_disk
     assert_equal [["events", "a", nil, nil, nil, nil]], Chaton.produce!("events", "a").rows
-    error = assert_raises(Chaton::LogUnavailable) { Chaton.produce!("events", "late") }
+    error = assert_raises(Chaton::StreamUnavailable) { Chaton.produce!("events", "late") }
     assert_match(%r{not durable after 120.0 s .*; is kafka://127.0.0.1:1 up\?}, error.message)
   end
 
@@ -137,13 +137,13 @@ class StreamsProducingTest < StreamsUnitCase
       Chaton.produce_many("e", %w[b c])
       begin
         Chaton.produce!("e", "d")
-      rescue Chaton::LogError => e
+      rescue Chaton::StreamError => e
         puts "refused: \#{e.message.sub(/ Use.*/, "")}" if e.message.include?("before workers")
         puts "full: \#{e.message[/.*already/]}" if e.is_a?(Chaton::BufferFull)
       end
       begin
         Chaton::Streams.client.wait(nil)
-      rescue Chaton::LogUnavailable => e
+      rescue Chaton::StreamUnavailable => e
         puts "refused: \#{e.message.sub(/ Use.*/, "")}"
       end
       reader, writer = IO.pipe

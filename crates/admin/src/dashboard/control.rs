@@ -170,7 +170,7 @@ impl ControlSocket {
         let socket = AnswerSocket::open(beside)
             .map_err(|error| format!("there is no place for a socket: {error}"))?;
         let until = Instant::now() + within;
-        what["command"] = json!("trace");
+        what["command"] = json!("ask");
         what["reply_to"] = json!(socket.path);
         let asked = self.call(&what).await?["asked"].as_array().cloned().unwrap_or_default();
         let mut answers = Vec::new();

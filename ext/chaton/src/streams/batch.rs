@@ -297,7 +297,7 @@ impl RbBatch {
     /// The same with what the store of jobs writes.
     ///
     /// # Errors
-    /// A subclass of `Chaton::LogError`.
+    /// A subclass of `Chaton::StreamError`.
     pub fn transact_with(
         &self,
         mut records: Vec<OwnedRecord>,

@@ -8,13 +8,13 @@ use crate::error;
 /// The name of its class in `Chaton`.
 pub fn class_name(kind: ErrorKind) -> &'static str {
     match kind {
-        ErrorKind::Unreachable => "LogUnavailable",
-        ErrorKind::Refused => "LogRefused",
+        ErrorKind::Unreachable => "StreamUnavailable",
+        ErrorKind::Refused => "StreamRefused",
         ErrorKind::UnknownTopic => "UnknownTopic",
         ErrorKind::Full => "BufferFull",
-        ErrorKind::Corrupt => "LogCorrupt",
+        ErrorKind::Corrupt => "StreamCorrupt",
         // The partition is given up in both cases, and read again from its commit.
-        ErrorKind::Fenced | ErrorKind::Unknown => "LogFenced",
+        ErrorKind::Fenced | ErrorKind::Unknown => "StreamFenced",
         ErrorKind::Invalid => "InvalidRecord",
     }
 }

@@ -90,8 +90,9 @@ module Chaton
         def require_log(broker, file)
           return if File.exist?(file)
 
-          raise LogUnavailable, "there is no log at #{broker} yet; a server with streams or `chaton streams produce` " \
-                                "makes it. Was it started in this directory?"
+          raise StreamUnavailable,
+                "there is no log at #{broker} yet; a server with streams or `chaton streams produce` " \
+                "makes it. Was it started in this directory?"
         end
 
         # @return [Hash{Symbol=>Float}] of {RecordWriter}

@@ -93,7 +93,7 @@ module Chaton
             done = 0
             copies.each { |one| one.run { |count| progress.at(done += count) } }
           end
-        rescue LogError => e
+        rescue StreamError => e
           raise e.class, "#{e.message}; #{where(copies)}"
         end
 

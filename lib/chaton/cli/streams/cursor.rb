@@ -104,7 +104,7 @@ module Chaton
           open = reader
           begin
             open.next(BATCH, wait_s)
-          rescue LogCorrupt => e
+          rescue StreamCorrupt => e
             raise if (damage += 1) > DAMAGE_MAX
 
             @notes.puts "chaton: #{e.message}"

@@ -70,7 +70,7 @@ module Chaton
           sent = replay.sent
           data = { topic: name, replayed: sent.values.sum, to: sent, waiting: letters.left }
           answer(data, text(name, data))
-        rescue LogError => e
+        rescue StreamError => e
           raise e.class, "#{e.message} (#{Config::Types.thousands(replay.sent.values.sum)} were sent back before that)"
         end
 

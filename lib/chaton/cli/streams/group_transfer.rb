@@ -21,7 +21,7 @@ module Chaton
 
         # @param copies [Hash{Integer=>PartitionCopy}] finished ones, by partition
         # @return [Array<Hash{Symbol=>Object}>] group, partitions and offsets that were set
-        # @raise [LogRefused] while a group has members in the target
+        # @raise [StreamRefused] while a group has members in the target
         def run(copies)
           names = @source_admin.groups.map { |group| group["name"] }.grep_v(OURS)
           names.filter_map do |name|

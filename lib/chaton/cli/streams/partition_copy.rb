@@ -105,7 +105,7 @@ module Chaton
         # be counted then. Some are copied twice instead.
         def storing_failure
           yield
-        rescue LogError
+        rescue StreamError
           @note = CopyProgress::Position.new(@note.offset, @note.target_end, @skipped + @writer.count - @confirmed)
           @position = @note.offset
           @job.notes.write(number => @note)

@@ -12,7 +12,7 @@ module Chaton
 
         def self.switches = [*super, "--tombstone"]
 
-        # @raise [LogError] when a record did not become durable
+        # @raise [StreamError] when a record did not become durable
         def run
           topic, text = positional("TOPIC", more: 1)
           check(text)

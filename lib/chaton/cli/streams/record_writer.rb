@@ -30,7 +30,7 @@ module Chaton
         # Writes records, and waits for earlier ones.
         #
         # @param records [Array<Array>] as `produce_many` takes them
-        # @raise [LogError] when one did not become durable
+        # @raise [StreamError] when one did not become durable
         def write(records)
           confirm(*@receipts.shift) if @receipts.size >= IN_FLIGHT_MAX
           @receipts << [@client.produce_many(records, @room_s), records.size]
@@ -38,7 +38,7 @@ module Chaton
 
         # Waits until all are durable.
         #
-        # @raise [LogError] when one did not
+        # @raise [StreamError] when one did not
         def finish
           confirm(*@receipts.shift) until @receipts.empty?
         end
@@ -47,7 +47,7 @@ module Chaton
 
         def confirm(receipt, records)
           unless receipt.wait(wait_s)
-            raise LogUnavailable, "#{@client.address} has not confirmed #{records} records within #{wait_s.round} s"
+            raise StreamUnavailable, "#{@client.address} has not confirmed #{records} records within #{wait_s.round} s"
           end
 
           @count += records

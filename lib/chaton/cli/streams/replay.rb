@@ -23,7 +23,7 @@ module Chaton
         end
 
         # @yieldparam count [Integer] how many were sent back
-        # @raise [LogError] when one could not be sent; the progress up to it is stored
+        # @raise [StreamError] when one could not be sent; the progress up to it is stored
         def run(max)
           @letters.each_some(-> { [max - total, Cursor::BATCH].min }) do |number, some|
             send_back(number, some)
@@ -50,7 +50,7 @@ module Chaton
           @refused = nil
           letters.each_with_object([]) do |letter, rows|
             rows << row(letter)
-          rescue LogError => e
+          rescue StreamError => e
             raise if rows.empty?
 
             @refused = e
@@ -81,8 +81,8 @@ module Chaton
           wait_s = @delivery_s + @room_s
           return if receipt.wait(wait_s)
 
-          LogUnavailable.new("#{@client.address} has not confirmed the records within #{wait_s.round} s")
-        rescue LogError => e
+          StreamUnavailable.new("#{@client.address} has not confirmed the records within #{wait_s.round} s")
+        rescue StreamError => e
           e
         end
 

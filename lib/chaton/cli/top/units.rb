@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../../control"
-require_relative "../trace/answer_socket"
+require_relative "../profile/answer_socket"
 
 module Chaton
   class CLI
@@ -20,9 +20,9 @@ module Chaton
         # @return [Array<Hash{String=>Object}>] oldest first
         # @raise [ControlError] when it does not answer
         def of(worker)
-          answer = Trace::AnswerSocket.open(beside: @control_socket) do |socket|
+          answer = Profile::AnswerSocket.open(beside: @control_socket) do |socket|
             client = Control::Client.new(@control_socket)
-            client.call("trace", action: "running", worker: worker, reply_to: socket.path)
+            client.call("ask", action: "running", worker: worker, reply_to: socket.path)
             socket.collect(1, ANSWER_S).first
           end
           raise ControlError, "worker #{worker} did not answer within #{ANSWER_S} s" unless answer&.ok?

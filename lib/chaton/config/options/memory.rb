@@ -46,13 +46,13 @@ module Chaton
                   "container's limit, if there is one.")
       ].freeze
 
-      # How allocations are traced.
-      TRACING = [
-        Option.in(:memory, :trace, :memory, Types::Switch.new, false,
-                  "Trace allocations from the start; `chaton trace` switches it in a running server.")
+      # Where allocations come from.
+      PROFILING = [
+        Option.in(:memory, :profile, :memory, Types::Switch.new, false,
+                  "Profile allocations from the start; `chaton profile` switches it in a running server.")
       ].freeze
 
-      MEMORY = [*COLLECTION, *CEILINGS, *TRACING].freeze
+      MEMORY = [*COLLECTION, *CEILINGS, *PROFILING].freeze
     end
   end
 end

@@ -61,7 +61,7 @@ class CLIStreamsCopyTest < CLIStreamsCase
 
   # b is missing where c was written: what is there cannot be counted.
   def test_after_a_failure_records_come_twice_rather_than_never
-    @kafka.refuse = ->(row) { ["LogUnavailable", "#{KAFKA} is away"] if row[1] == "b" }
+    @kafka.refuse = ->(row) { ["StreamUnavailable", "#{KAFKA} is away"] if row[1] == "b" }
     assert_match(%r{\Achaton: #{KAFKA} is away; the copy has come to events/0 .*--resume continues it$}o,
                  bad("copy", "events", "--to", KAFKA))
     @kafka.refuse = nil

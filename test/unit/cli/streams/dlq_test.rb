@@ -78,7 +78,7 @@ class CLIStreamsDlqTest < CLIStreamsCase
 
   def test_progress_stops_at_records_that_are_not_durable
     %w[a b c].each { |value| letter(value) }
-    @log.refuse = ->(row) { ["LogUnavailable", "the broker is away"] if row[1] == "b" }
+    @log.refuse = ->(row) { ["StreamUnavailable", "the broker is away"] if row[1] == "b" }
     status, _, err = streams("dlq", "replay", "events.dead")
     assert_equal [1, "chaton: the broker is away (1 were sent back before that)\n"], [status, err]
     assert_equal [1, ""], @log.commits["chaton-dlq"][["events.dead", 0]]

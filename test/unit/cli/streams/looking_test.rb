@@ -109,7 +109,7 @@ class CLIStreamsLookingTest < CLIStreamsCase
 
   def test_a_reader_that_fails_ends_it
     @log.topic("events", records: [["a"]])
-    @log.define_singleton_method(:reader) { |*| raise Chaton::LogCorrupt, "events-0/00000.log is damaged at 17" }
+    @log.define_singleton_method(:reader) { |*| raise Chaton::StreamCorrupt, "events-0/00000.log is damaged at 17" }
     assert_equal "chaton: events-0/00000.log is damaged at 17\n", bad("tail", "events")
     assert_match(/damaged/, bad("tail", "events", "--from", "latest", "--follow"))
   end

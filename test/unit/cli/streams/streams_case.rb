@@ -30,7 +30,7 @@ class CLIStreamsCase < CLICase
     open = lambda do |json|
       settings = JSON.parse(json)
       @opened << settings
-      @logs.fetch(settings["broker"]) { raise Chaton::LogUnavailable, "nobody answers at #{settings["broker"]}" }
+      @logs.fetch(settings["broker"]) { raise Chaton::StreamUnavailable, "nobody answers at #{settings["broker"]}" }
     end
     Chaton::Native::StreamsClient.stub(:new, open, &block)
   end

@@ -4,8 +4,8 @@ require_relative "command"
 
 module Chaton
   class CLI
-    module Trace
-      # chaton trace start
+    module Profile
+      # chaton profile start
       class Start < Command
         def self.own_options = %i[worker every duty window_ms]
 
@@ -21,7 +21,7 @@ module Chaton
 
         def line(answer)
           status = answer.status
-          began = status["already"] ? "was tracing already" : "traces"
+          began = status["already"] ? "was profiling already" : "profiles"
           format("worker %<worker>s (pid %<pid>s) %<began>s: 1 of %<every>s objects, %<share>s %% of the time, in " \
                  "windows of %<window_ms>s ms",
                  began: began, worker: answer.worker, pid: answer.pid, every: status["every"],

@@ -4,7 +4,7 @@ require "json"
 
 module Chaton
   class CLI
-    module Trace
+    module Profile
       # One worker's answer: a line of JSON, and for a report the profile.
       class Answer
         # @param bytes [String] all that it sent

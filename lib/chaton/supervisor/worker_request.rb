@@ -2,13 +2,13 @@
 
 module Chaton
   class Supervisor
-    # A command of `chaton trace` to workers, as it came over the control socket:
+    # A question of `chaton profile`, `chaton top` or the dashboard to workers, as it came over the control socket:
     #
-    #   {"command":"trace","action":"start","worker":null,"reply_to":"/…/s","every":64}
+    #   {"command":"ask","action":"start","worker":null,"reply_to":"/…/s","every":64}
     #
     # Workers answer directly on the Unix socket `reply_to`, on which the client listens. So the main process neither
     # waits for a worker nor forwards its answer.
-    class TraceRequest
+    class WorkerRequest
       # `running` asks for what runs now, and `backtraces` for what each thread does; `chaton top` and the dashboard
       # show them. The dashboard also has arguments of jobs filtered, and jobs of cron entries enqueued.
       ACTIONS = %w[start stop status report running backtraces filter-arguments run-cron].freeze
@@ -27,7 +27,7 @@ module Chaton
 
       # @return [String, nil] what is wrong with it
       def problem
-        return "trace needs an action, one of #{ACTIONS.join(", ")}" unless ACTIONS.include?(@request["action"])
+        return "ask needs an action, one of #{ACTIONS.join(", ")}" unless ACTIONS.include?(@request["action"])
         return "worker must be a number, or null for all" unless worker.nil? || worker.is_a?(Integer)
 
         path = @request["reply_to"]
@@ -54,7 +54,7 @@ module Chaton
 
       # @return [Hash{String=>Object}] for a worker
       def to_h
-        { "do" => "trace", "action" => @request["action"], "reply_to" => @request["reply_to"], **settings, **texts }
+        { "do" => "ask", "action" => @request["action"], "reply_to" => @request["reply_to"], **settings, **texts }
       end
 
       private

@@ -7,12 +7,12 @@ require_relative "command"
 
 module Chaton
   class CLI
-    module Trace
-      # chaton trace status
+    module Profile
+      # chaton profile status
       class Status < Command
         # Column => field.
         COLUMNS = {
-          "worker" => "worker", "pid" => "pid", "traces" => "running", "seconds" => "seconds", "windows" => "windows",
+          "worker" => "worker", "pid" => "pid", "profiles" => "running", "seconds" => "seconds", "windows" => "windows",
           "sampled" => "sampled", "alive" => "live_samples", "takes" => "profile_bytes"
         }.freeze
 

@@ -4,9 +4,10 @@ require "json"
 require "socket"
 
 module Chaton
-  module Memory
-    # Replies to `chaton trace`, which listens on a Unix socket: a line of JSON, then a body of the announced length.
-    class TraceReply
+  class Service
+    # Replies to a question of `chaton profile`, `chaton top` or the dashboard, which listens on a Unix
+    # socket: a line of JSON, then a body of the announced length.
+    class WorkerReply
       # How long a write may block.
       WRITE_S = 10.0
 
@@ -17,7 +18,7 @@ module Chaton
         @log = log
       end
 
-      # Sends the reply and closes the socket. It is not an error if `chaton trace` has ended.
+      # Sends the reply and closes the socket. It is not an error if who asked has ended.
       #
       # @param header [Hash{Symbol=>Object}]
       # @param body [String]
@@ -28,7 +29,7 @@ module Chaton
         write(socket, body)
         true
       rescue SystemCallError, IOError, ArgumentError => e
-        @log.debug("the tracer's reply was not received", path: @path, reason: e.message)
+        @log.debug("a reply was not received", path: @path, reason: e.message)
         false
       ensure
         socket&.close

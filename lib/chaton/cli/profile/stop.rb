@@ -4,14 +4,14 @@ require_relative "command"
 
 module Chaton
   class CLI
-    module Trace
-      # chaton trace stop
+    module Profile
+      # chaton profile stop
       class Stop < Command
         def run
           result = ask_workers("stop")
           warn_of(result)
           result.answers.each do |answer|
-            did = answer.status["already"] ? "did not trace" : "has stopped; `chaton trace report` has what it saw"
+            did = answer.status["already"] ? "did not profile" : "has stopped; `chaton profile report` has what it saw"
             @out.puts "worker #{answer.worker} (pid #{answer.pid}) #{did}"
           end
           0

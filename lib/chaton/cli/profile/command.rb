@@ -6,7 +6,7 @@ require_relative "answer_socket"
 
 module Chaton
   class CLI
-    module Trace
+    module Profile
       # The base of subcommands. Workers get a command through the server, and answer directly.
       class Command < ServerCommand
         # An option of subcommands.
@@ -84,8 +84,8 @@ module Chaton
           worker = value(:worker)
           server = control_socket
           AnswerSocket.open(beside: server) do |socket|
-            asked = Control::Client.new(server).call("trace", action: action, worker: worker, reply_to: socket.path,
-                                                              **settings).fetch("asked")
+            asked = Control::Client.new(server).call("ask", action: action, worker: worker, reply_to: socket.path,
+                                                            **settings).fetch("asked")
             sort(asked, socket.collect(asked.size, ANSWER_S))
           end
         end

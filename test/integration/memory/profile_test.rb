@@ -1,14 +1,14 @@
 # frozen_string_literal: true
 
 require "test_helper"
-require "support/trace_command"
-require "chaton/cli/trace/answer_socket"
+require "support/profile_command"
+require "chaton/cli/profile/answer_socket"
 require "zlib"
 
-# `chaton trace` with a real server: it finds the leak of examples/leak, fails no request, and leaves no files behind.
+# `chaton profile` with a real server: it finds the leak of examples/leak, fails no request, and leaves no files behind.
 class TraceTest < Minitest::Test
   include ServerTest
-  include TraceCommand
+  include ProfileCommand
 
   # Notes of a thousand bytes each: far more than the garbage that waits for its collection.
   LEAKED = 6_000
@@ -18,20 +18,20 @@ class TraceTest < Minitest::Test
 
   def test_it_finds_the_leak_by_its_line
     server = boot_leak
-    out = trace!(server, "start", "--every", "2", "--duty", "1")
-    assert_match(/^worker 0 \(pid \d+\) traces: 1 of 2 objects, 100.0 % .*\nworker 1 \(pid \d+\) traces/, out)
+    out = profile!(server, "start", "--every", "2", "--duty", "1")
+    assert_match(/^worker 0 \(pid \d+\) profiles: 1 of 2 objects, 100.0 % .*\nworker 1 \(pid \d+\) profiles/, out)
     leak(server)
-    assert_leak_leads(trace!(server, "report", "--format", "collapsed"))
-    refute_match(/#{at_leak}/, heaviest(trace!(server, "report", "--format", "collapsed", "--by", "allocated")))
-    text = trace!(server, "report")
+    assert_leak_leads(profile!(server, "report", "--format", "collapsed"))
+    refute_match(/#{at_leak}/, heaviest(profile!(server, "report", "--format", "collapsed", "--by", "allocated")))
+    text = profile!(server, "report")
     assert_operator text.index(/config\.ru:\d+/), :<=, text.index(at_leak), text
     assert_equal text[/config\.ru:\d+/], at_leak, text
     assert_viewers_read(server)
     # One worker may have had nearly all of the requests.
-    assert_operator trace_status(server).sum { |one| one["sampled"] }, :>, LEAKED / 4
-    assert_match(/^worker 1 \(pid \d+\) has stopped/, trace!(server, "stop"))
-    assert_equal [false, false], trace_status(server).map { |one| one["running"] }
-    assert_leak_leads(trace!(server, "report", "--format", "collapsed"))
+    assert_operator profile_status(server).sum { |one| one["sampled"] }, :>, LEAKED / 4
+    assert_match(/^worker 1 \(pid \d+\) has stopped/, profile!(server, "stop"))
+    assert_equal [false, false], profile_status(server).map { |one| one["running"] }
+    assert_leak_leads(profile!(server, "report", "--format", "collapsed"))
     assert_clean_end(server)
   end
 
@@ -51,36 +51,37 @@ class TraceTest < Minitest::Test
 
   def test_a_killed_worker_loses_only_its_own_profile
     server = boot_leak
-    trace!(server, "start", "--every", "2", "--duty", "1")
+    profile!(server, "start", "--every", "2", "--duty", "1")
     leak(server)
     # One worker may have had nearly all of the requests: what that one has seen is to stay.
-    lost, kept = trace_status(server).sort_by { |one| one["sampled"] }.map { |one| one["worker"] }
+    lost, kept = profile_status(server).sort_by { |one| one["sampled"] }.map { |one| one["worker"] }
     kill_worker(server, lost)
-    running = trace_status(server).to_h { |one| one.values_at("worker", "running") }
+    running = profile_status(server).to_h { |one| one.values_at("worker", "running") }
     assert_equal({ kept => true, lost => false }, running)
-    out, err, status = chaton_trace(server, "report", "--format", "collapsed")
+    out, err, status = chaton_profile(server, "report", "--format", "collapsed")
     assert_leak_leads(out)
-    assert_match(/\Achaton: worker #{lost} \(pid \d+\): it has not traced yet; run `chaton trace start`\n\z/, err)
+    assert_match(/\Achaton: worker #{lost} \(pid \d+\): it has not profiled yet; run `chaton profile start`\n\z/, err)
     assert_equal 0, status
-    started = trace!(server, "start")
-    assert_match(/^worker #{kept} .* was tracing already/, started)
-    assert_match(/^worker #{lost} \(pid \d+\) traces/, started)
+    started = profile!(server, "start")
+    assert_match(/^worker #{kept} .* was profiling already/, started)
+    assert_match(/^worker #{lost} \(pid \d+\) profiles/, started)
     assert_clean_end(server)
   end
 
   def test_one_worker_and_an_unknown_one
     server = boot_leak
-    assert_match(/\Aworker 1 \(pid #{server.workers[1]}\) traces[^\n]*\n\z/, trace!(server, "start", "--worker", "1"))
-    assert_equal [false, true], trace_status(server).map { |one| one["running"] }
-    _, err, status = chaton_trace(server, "status", "--worker", "7")
+    assert_match(/\Aworker 1 \(pid #{server.workers[1]}\) profiles[^\n]*\n\z/,
+                 profile!(server, "start", "--worker", "1"))
+    assert_equal [false, true], profile_status(server).map { |one| one["running"] }
+    _, err, status = chaton_profile(server, "status", "--worker", "7")
     assert_equal 1, status
     assert_equal "chaton: there is no worker 7 that is ready; `chaton status` lists them\n", err
   end
 
   def test_tracing_from_the_start_if_configured
     ["workers 2", "workers 0"].each do |workers|
-      server = boot(config: "#{workers}\nconstants_for_tests trace_every: 7\nmemory { trace true }")
-      statuses = trace_status(server)
+      server = boot(config: "#{workers}\nconstants_for_tests profile_every: 7\nmemory { profile true }")
+      statuses = profile_status(server)
       assert_equal [true, 7], statuses.map { |one| one.values_at("running", "every") }.uniq.flatten
       assert_equal server.get.body, "hello"
       assert_clean_end(server)
@@ -91,13 +92,13 @@ class TraceTest < Minitest::Test
     server = boot_leak
     { %w[report --format ppof] => /--format must be .* not "ppof"; did you mean pprof\?/,
       %w[start --duty 2] => /--duty must be a number from 0.001 to 1/,
-      %w[report] => /worker 0 .*: it has not traced yet; run `chaton trace start`/ }.each do |argv, sentence|
-      out, err, status = chaton_trace(server, *argv)
+      %w[report] => /worker 0 .*: it has not profiled yet; run `chaton profile start`/ }.each do |argv, sentence|
+      out, err, status = chaton_profile(server, *argv)
       assert_equal ["", 1], [out, status]
       assert_match sentence, err
     end
     assert_clean_end(server)
-    assert_match(/no server listens at/, chaton_trace(server, "status")[1])
+    assert_match(/no server listens at/, chaton_profile(server, "status")[1])
   end
 
   private
@@ -129,12 +130,12 @@ class TraceTest < Minitest::Test
     load&.stop
   end
 
-  # As `chaton trace` does it, without the half second it takes to load.
+  # As `chaton profile` does it, without the half second it takes to load.
   def switch(server)
     %w[start stop].each do |action|
-      Chaton::CLI::Trace::AnswerSocket.open(beside: server.path("tmp/chaton.sock")) do |mailbox|
+      Chaton::CLI::Profile::AnswerSocket.open(beside: server.path("tmp/chaton.sock")) do |mailbox|
         asked = Chaton::Control::Client.new(server.path("tmp/chaton.sock"))
-          .call("trace", action: action, reply_to: mailbox.path, every: 1, duty: 1.0)["asked"]
+          .call("ask", action: action, reply_to: mailbox.path, every: 1, duty: 1.0)["asked"]
         answers = mailbox.collect(asked.size, 10)
         assert_equal [[0, true, action == "start"], [1, true, action == "start"]],
                      answers.map { |one| [one.worker, one.ok?, one.status["running"]] }.sort_by(&:first)
@@ -148,10 +149,10 @@ class TraceTest < Minitest::Test
   def assert_leak_leads(collapsed) = assert_includes heaviest(collapsed), at_leak
 
   def assert_viewers_read(server)
-    pprof, = chaton_trace(server, "report", "--format", "pprof", binmode: true)
+    pprof, = chaton_profile(server, "report", "--format", "pprof", binmode: true)
     assert_includes Zlib.gunzip(pprof), LEAK
-    trace!(server, "report", "--output", "trace.svg")
-    picture = server.read("trace.svg")
+    profile!(server, "report", "--output", "profile.svg")
+    picture = server.read("profile.svg")
     assert_includes picture, "config.ru"
     assert_match(/<svg\b/, picture)
     # What a picture loads, as opposed to a name space or an address somebody may follow.

@@ -1,13 +1,13 @@
 # frozen_string_literal: true
 
 require_relative "cli_case"
-require "chaton/cli/trace"
-require "chaton/cli/trace/answer_socket"
+require "chaton/cli/profile"
+require "chaton/cli/profile/answer_socket"
 require "chaton/native"
 require "json"
 require "socket"
 
-# `chaton trace …` against a control socket and workers of this file.
+# `chaton profile …` against a control socket and workers of this file.
 class CLITraceTest < CLICase
   STATUS = { running: true, seconds: 12.34, windows: 61, sampled: 12_345, live_samples: 1_234,
              profile_bytes: 3 << 20, every: 64, duty: 0.05, window_ms: 10.0 }.freeze
@@ -37,42 +37,43 @@ class CLITraceTest < CLICase
   end
 
   def test_start
-    status, out, err = trace("start", "--every", "3", "--duty=0.5")
+    status, out, err = profile("start", "--every", "3", "--duty=0.5")
     assert_equal [0, ""], [status, err]
     assert_equal [3, 0.5, nil], @asked.last.values_at("every", "duty", "worker")
-    assert_equal ["worker 0 (pid 100) traces: 1 of 64 objects, 5.0 % of the time, in windows of 10.0 ms",
-                  "worker 1 (pid 101) was tracing already: 1 of 64 objects, 5.0 % of the time, in windows of 10.0 ms"],
+    assert_equal ["worker 0 (pid 100) profiles: 1 of 64 objects, 5.0 % of the time, in windows of 10.0 ms",
+                  "worker 1 (pid 101) was profiling already: 1 of 64 objects, 5.0 % of the time, in windows of " \
+                  "10.0 ms"],
                  out.lines.map(&:chomp)
     refute_includes @asked.last.keys, "window_ms"
-    trace("start", "--worker", "1")
+    profile("start", "--worker", "1")
     assert_equal 1, @asked.last["worker"]
   end
 
   def test_stop
-    assert_equal "worker 0 (pid 100) has stopped; `chaton trace report` has what it saw\n" \
-                 "worker 1 (pid 101) did not trace\n", trace("stop")[1]
+    assert_equal "worker 0 (pid 100) has stopped; `chaton profile report` has what it saw\n" \
+                 "worker 1 (pid 101) did not profile\n", profile("stop")[1]
   end
 
   def test_status
-    assert_match(/^ *worker +pid +traces.*\n +0 +100 +yes +12.34 +61 +12,345 +1,234 +3.0 MiB$/, trace("status")[1])
-    assert_equal [100, 101], JSON.parse(trace("status", "--json")[1]).map { |one| one["pid"] }
+    assert_match(/^ *worker +pid +profiles.*\n +0 +100 +yes +12.34 +61 +12,345 +1,234 +3.0 MiB$/, profile("status")[1])
+    assert_equal [100, 101], JSON.parse(profile("status", "--json")[1]).map { |one| one["pid"] }
   end
 
   def test_those_that_answer_are_shown_and_the_others_named
     @workers = { 0 => answer(0), 1 => nil, 2 => answer(2, ok: false, error: "no room"), 3 => "{\"worker\":3" }
-    status, out, err = trace("stop")
+    status, out, err = profile("stop")
     assert_equal [0, 1], [status, out.lines.size]
     assert_match(/worker 2 \(pid 102\): no room/, err)
     [1, 3].each { |number| assert_match(/worker #{number} did not answer within/, err) }
     @workers = { 2 => answer(2, ok: false, error: "no room") }
-    assert_equal [1, "", "chaton: worker 2 (pid 102): no room\n"], trace("stop")
+    assert_equal [1, "", "chaton: worker 2 (pid 102): no room\n"], profile("stop")
   end
 
   def test_report
-    render { assert_equal [0, "rendered", ""], trace("report") }
+    render { assert_equal [0, "rendered", ""], profile("report") }
     assert_equal [[PROFILE] * 2, "text", "live"], @rendered.last[0..2]
     assert_equal "chaton, worker 0 (pid 100), worker 1 (pid 101)", @rendered.last[3]
-    render { trace("report", "--format", "collapsed", "--by", "freed") }
+    render { profile("report", "--format", "collapsed", "--by", "freed") }
     assert_equal %w[collapsed freed], @rendered.last[1..2]
   end
 
@@ -81,33 +82,34 @@ class CLITraceTest < CLICase
     formats = { "a.svg" => "svg", "a.pb.gz" => "pprof", "a.folded" => "collapsed", "a.txt" => "text", "a" => "text" }
     formats.each do |file, format|
       @made << file
-      render { assert_equal "#{@root}/#{file}: 8 bytes\n", trace("report", "-o", file)[1] }
+      render { assert_equal "#{@root}/#{file}: 8 bytes\n", profile("report", "-o", file)[1] }
       assert_equal [format, "rendered"], [@rendered.last[1], File.read(file)]
     end
-    render { trace("report", "--output", "a.svg", "--format", "text") }
+    render { profile("report", "--output", "a.svg", "--format", "text") }
     assert_equal "text", @rendered.last[1]
-    render { assert_match(%r{no/such.svg cannot be written: No such file}, trace("report", "-o", "no/such.svg")[2]) }
+    render { assert_match(%r{no/such.svg cannot be written: No such file}, profile("report", "-o", "no/such.svg")[2]) }
   end
 
   def test_an_ending_without_a_format_says_what_to_write
-    assert_match(/no format for \.html files; write --output FILE\.svg/, trace("report", "-o", "a.html")[2])
-    assert_match(/no format for \.json files; write --output FILE\.collapsed/, trace("report", "-o", "a.json")[2])
+    assert_match(/no format for \.html files; write --output FILE\.svg/, profile("report", "-o", "a.html")[2])
+    assert_match(/no format for \.json files; write --output FILE\.collapsed/, profile("report", "-o", "a.json")[2])
     assert_empty @asked
   end
 
   def test_mistakes
-    assert_match(/--format must be text, .*, not "ppof"; did you mean pprof\?/, trace("report", "--format", "ppof")[2])
-    assert_match(/--by must be live, allocated or freed, not "dead"/, trace("report", "--by", "dead")[2])
-    assert_match(/--every must be a whole number from 1 to/, trace("start", "--every", "0")[2])
-    assert_match(/no command "repot"; did you mean report\?/, chaton("trace", "repot")[2])
-    assert_match(/--evry is not an option; did you mean --every\?/, trace("start", "--evry", "1")[2])
+    assert_match(/--format must be text, .*, not "ppof"; did you mean pprof\?/,
+                 profile("report", "--format", "ppof")[2])
+    assert_match(/--by must be live, allocated or freed, not "dead"/, profile("report", "--by", "dead")[2])
+    assert_match(/--every must be a whole number from 1 to/, profile("start", "--every", "0")[2])
+    assert_match(/no command "repot"; did you mean report\?/, chaton("profile", "repot")[2])
+    assert_match(/--evry is not an option; did you mean --every\?/, profile("start", "--evry", "1")[2])
     assert_empty @asked
     @refusal = "there is no worker 7"
-    assert_equal [1, "", "chaton: there is no worker 7\n"], trace("status", "--worker", "7")
+    assert_equal [1, "", "chaton: there is no worker 7\n"], profile("status", "--worker", "7")
   end
 
   def test_no_server
-    status, _, err = chaton("trace", "start", "--control-socket", "#{@root}/none.sock")
+    status, _, err = chaton("profile", "start", "--control-socket", "#{@root}/none.sock")
     assert_equal 1, status
     assert_match(/\Achaton: no server listens at/, err)
   end
@@ -115,8 +117,8 @@ class CLITraceTest < CLICase
   def test_a_picture_is_not_for_a_terminal
     out = Terminal.new
     err = StringIO.new
-    assert_equal 1, Chaton::CLI.start(%w[trace report --format svg], out: out, err: err)
-    assert_equal "chaton: svg is not for a terminal; name a file: --output trace.svg\n", err.string
+    assert_equal 1, Chaton::CLI.start(%w[profile report --format svg], out: out, err: err)
+    assert_equal "chaton: svg is not for a terminal; name a file: --output profile.svg\n", err.string
     assert_empty @asked
   end
 
@@ -125,7 +127,7 @@ class CLITraceTest < CLICase
       texts = [answer(0), "#{answer(1)}#{"x" * 2000}", "y" * 2000]
       writers = texts.map { |text| Thread.new { send_answer({ "reply_to" => box.path }, text) } }
       answers = box.collect(3, 10, bytes_max: 1000).sort_by(&:worker)
-      assert_equal [[0, nil], [1, "its answer is too long; trace for a shorter time"]],
+      assert_equal [[0, nil], [1, "its answer is too long; profile for a shorter time"]],
                    answers.map { |one| [one.worker, one.error] }
       writers.each(&:join)
     end
@@ -154,24 +156,25 @@ class CLITraceTest < CLICase
   end
 
   def test_help
-    text = chaton("trace", "--help")[1]
-    assert_equal text, chaton("trace")[1]
-    assert_match(/memory { trace true }/, text)
-    Chaton::CLI::Trace::ALL.each_key do |name|
+    text = chaton("profile", "--help")[1]
+    assert_equal text, chaton("profile")[1]
+    assert_equal text, chaton("trace")[1], "its old name"
+    assert_match(/memory { profile true }/, text)
+    Chaton::CLI::Profile::ALL.each_key do |name|
       assert_match(/^  #{name}\b/, text)
-      help = chaton("trace", name, "--help")[1]
-      assert_match(/\Achaton trace #{name}: .*\n\nUsage: chaton trace #{name} \[options\]$/, help)
+      help = chaton("profile", name, "--help")[1]
+      assert_match(/\Achaton profile #{name}: .*\n\nUsage: chaton profile #{name} \[options\]$/, help)
       assert_includes help, "--worker N"
     end
   end
 
   private
 
-  def trace(*argv)
-    chaton("trace", *argv, "--control-socket", "control.sock")
+  def profile(*argv)
+    chaton("profile", *argv, "--control-socket", "control.sock")
   end
 
-  def socket = Chaton::CLI::Trace::AnswerSocket
+  def socket = Chaton::CLI::Profile::AnswerSocket
 
   def render(&block)
     note = lambda do |*arguments|

@@ -6,8 +6,8 @@ require_relative "command"
 
 module Chaton
   class CLI
-    module Trace
-      # chaton trace report
+    module Profile
+      # chaton profile report
       class Report < Command
         # Extension of a file => format.
         ENDINGS = { ".svg" => :svg, ".pb" => :pprof, ".gz" => :pprof, ".pprof" => :pprof, ".collapsed" => :collapsed,
@@ -16,7 +16,7 @@ module Chaton
         INSTEAD = { ".html" => "FILE.svg, a flame graph for a browser",
                     ".json" => "FILE.collapsed, which speedscope opens" }.freeze
         # Formats that are not for a terminal => name of a file.
-        FOR_FILES = { pprof: "trace.pb.gz", svg: "trace.svg" }.freeze
+        FOR_FILES = { pprof: "profile.pb.gz", svg: "profile.svg" }.freeze
 
         def self.own_options = %i[worker format by output]
 

@@ -7,7 +7,7 @@ require_relative "answer"
 
 module Chaton
   class CLI
-    module Trace
+    module Profile
       # The socket to which workers send their answers, in a temporary directory that only its owner can enter. Each
       # worker connects, writes, and closes.
       class AnswerSocket
@@ -127,7 +127,7 @@ module Chaton
 
         def too_long(bytes_so_far)
           header = JSON.parse(bytes_so_far.lines.first)
-          Answer.new({ **header, "ok" => false, "error" => "its answer is too long; trace for a shorter " \
+          Answer.new({ **header, "ok" => false, "error" => "its answer is too long; profile for a shorter " \
                                                            "time" }, "")
         rescue JSON::ParserError
           nil

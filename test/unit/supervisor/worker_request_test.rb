@@ -4,8 +4,8 @@ require "test_helper"
 require "chaton/supervisor/controller"
 require "chaton/supervisor/control_commands"
 
-# A request of `chaton trace`, from the control socket to the workers.
-class TraceRequestTest < Minitest::Test
+# A request of `chaton profile`, from the control socket to the workers.
+class WorkerRequestTest < Minitest::Test
   # A worker that notes its orders.
   class Child
     attr_reader :index, :commands
@@ -25,9 +25,9 @@ class TraceRequestTest < Minitest::Test
 
   def test_every_ready_worker_gets_the_command
     children = [Child.new(0), Child.new(1, ready: false), Child.new(2), Child.new(3, reads: false)]
-    answer = ask(children, "every" => 5, "duty" => 0.5, "window_ms" => nil, "command" => "trace", "shell" => "rm")
+    answer = ask(children, "every" => 5, "duty" => 0.5, "window_ms" => nil, "command" => "ask", "shell" => "rm")
     assert_equal [true, [0, 2]], answer.values_at(:ok, :asked)
-    told = { "do" => "trace", "action" => "start", "reply_to" => "/tmp/s", "every" => 5, "duty" => 0.5 }
+    told = { "do" => "ask", "action" => "start", "reply_to" => "/tmp/s", "every" => 5, "duty" => 0.5 }
     assert_equal [[told], [], [told], []], children.map(&:commands)
   end
 
@@ -57,7 +57,7 @@ class TraceRequestTest < Minitest::Test
   def ask(children, more = {})
     controller = Chaton::Supervisor::Controller.allocate
     controller.instance_variable_set(:@worker_set, WorkerSet.new(children))
-    request = { "command" => "trace", "action" => "start", "worker" => nil, "reply_to" => "/tmp/s", **more }
+    request = { "command" => "ask", "action" => "start", "worker" => nil, "reply_to" => "/tmp/s", **more }
     Chaton::Supervisor::ControlCommands.new(controller).call(request)
   end
 end
