@@ -49,7 +49,7 @@ module Chaton
 
     private
 
-    # What ActionDispatch::SSL adds to an answer over HTTPS.
+    # What ActionDispatch::SSL adds to a response over HTTPS.
     def strict_transport
       return {} unless @before.include?("ActionDispatch::SSL")
 

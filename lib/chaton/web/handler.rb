@@ -112,7 +112,7 @@ module Chaton
       def guarded
         yield
       rescue Exception => e # rubocop:disable Lint/RescueException -- `exit` here must not end the server either
-        @log.exception(e, "a callback after the reply failed")
+        @log.exception(e, "a callback after the response failed")
       end
     end
   end

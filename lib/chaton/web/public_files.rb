@@ -39,7 +39,7 @@ module Chaton
 
       def plain_paths = Array(@plan.web.https_only_except).flatten
 
-      # @return [Hash{String=>String}] what {HttpsOnly} adds to other answers
+      # @return [Hash{String=>String}] what {HttpsOnly} adds to other responses
       def own_headers = @plan.web.https_only && @plan.web.hsts ? { HttpsOnly::HSTS => @plan.web.hsts } : {}
 
       def of_rails

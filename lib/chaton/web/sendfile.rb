@@ -7,7 +7,7 @@ module Chaton
   module Web
     # Sends the file that the application names in `X-Sendfile` (an absolute path) or `X-Accel-Redirect` (a path below
     # one of the directories, escaped as in a URL), as Apache and nginx do. Only files below the directories of
-    # `sendfile_roots` are sent; with another one the answer is 404.
+    # `sendfile_roots` are sent; with another one the response is 404.
     class Sendfile
       # The open file as a body; the kernel sends it.
       FileBody = Struct.new(:to_path, :file, :original) do

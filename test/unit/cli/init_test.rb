@@ -120,8 +120,8 @@ class InitTest < CLICase
         idle_timeout_s 45
         # not taken over: HTTP_READ_TIMEOUT: "soon" is no number
         access_log :json
-        # not taken over: CACHE_SIZE: answers are not cached; static files have static_memory_bytes_max
-        # not taken over: GZIP_COMPRESSION_JITTER: compressed answers are always up to 32 bytes longer
+        # not taken over: CACHE_SIZE: responses are not cached; static files have static_memory_bytes_max
+        # not taken over: GZIP_COMPRESSION_JITTER: compressed responses are always up to 32 bytes longer
       end
     RUBY
     init("config/chaton.rb" => text) { |status| assert_equal 1, status }

@@ -47,7 +47,7 @@ module Chaton
       # Time limits of clients and of the application.
       TIMEOUTS = [
         Option.in(:web, :request_timeout_s, :timeouts, TIME_OR_OFF, 60.0,
-                  "Time from the complete request to the first byte of its answer; then the client is answered 503 " \
+                  "Time from the complete request to the first byte of its response; then the client is answered 503 " \
                   "and the request is logged with its backtrace, while its thread goes on.",
                   development: 0.0, also: %i[timeout], flags: %w[--timeout], placeholder: "S",
                   engine: %i[web timeouts]),
@@ -61,7 +61,7 @@ module Chaton
                   "A request's body that is not complete after this time, and then each time it has passed again, " \
                   "must have brought 240 bytes a second meanwhile; else it is answered 408.", engine: %i[web timeouts]),
         Option.in(:web, :write_timeout_s, :timeouts, TIME, 30.0,
-                  "Time that a client may let an answer wait. Each time it has passed, the client must have taken " \
+                  "Time that a client may let a response wait. Each time it has passed, the client must have taken " \
                   "240 bytes a second meanwhile; else it is cut off.", engine: %i[web timeouts]),
         Option.in(:web, :idle_timeout_s, :timeouts, TIME, 60.0, "Time of a kept-alive connection without a request.",
                   puma: %i[persistent_timeout], engine: %i[web timeouts])
@@ -90,7 +90,7 @@ module Chaton
                   "Paths that are answered over plain HTTP in spite of https_only, such as /up for a load balancer."),
         Option.in(:web, :hsts, :connections,
                   Types::Word.new("a value such as max-age=31536000", pattern: /\Amax-age=\d+(; ?[\w-]+)*\z/), nil,
-                  "With https_only: Strict-Transport-Security of answers over HTTPS that have none."),
+                  "With https_only: Strict-Transport-Security of responses over HTTPS that have none."),
         Option.in(:web, :trusted_proxies, :connections, Types::TrustedProxies.new, nil,
                   "Proxies in front that name the client in forwarded_header: REMOTE_ADDR, the access log and " \
                   "rack.url_scheme are then the client's. The application gets such headers from nobody else, and " \
@@ -102,10 +102,10 @@ module Chaton
                   "What trusted_proxies send: X-Forwarded-For with X-Forwarded-Proto, or Forwarded (RFC 7239). The " \
                   "application does not get the other one, which a proxy would pass on as the client has sent it."),
         Option.in(:web, :server_timing, :connections, Types::Switch.new, false,
-                  "Tell clients in Server-Timing how many ms a request waited (queue) and ran until its answer began " \
-                  "(app); browsers show it beside the request. Anybody can read it.", engine: :web),
+                  "Tell clients in Server-Timing how many ms a request waited (queue) and ran until its response " \
+                  "began (app); browsers show it beside the request. Anybody can read it.", engine: :web),
         Option.in(:web, :early_hints, :connections, Types::Switch.new, false,
-                  "Offer rack.early_hints, with which an application sends 103 before its answer.",
+                  "Offer rack.early_hints, with which an application sends 103 before its response.",
                   flags: %w[--early-hints], puma: %i[early_hints])
       ].freeze
 
@@ -128,16 +128,16 @@ module Chaton
                   "or X-Accel-Redirect (a path below one of them). Without any, these headers are sent on to a proxy.")
       ].freeze
 
-      # Compression of the application's answers.
+      # Compression of the application's responses.
       COMPRESSION = [
         Option.in(:web, :compress, :compression, Types::Switch.new, false,
-                  "Compress answers of the application with gzip for clients that accept it: text, JSON, XML, " \
+                  "Compress responses of the application with gzip for clients that accept it: text, JSON, XML, " \
                   "JavaScript, SVG and the like, unless they are encoded already or say no-transform. `chaton init` " \
-                  "sets it. An answer with the header x-chaton-compress: off is sent as it is."),
+                  "sets it. A response with the header x-chaton-compress: off is sent as it is."),
         Option.in(:web, :compress_bytes_min, :compression, Types::Bytes.new(0..(1 << 30)), 1024,
-                  "A smaller answer of known length is sent as it is."),
+                  "A smaller response of known length is sent as it is."),
         Option.in(:web, :compress_level, :compression, Types::Number.new(1..9), 5,
-                  "1 is fastest, 9 smallest. It is 1 while more answers are compressed than there are processors.")
+                  "1 is fastest, 9 smallest. It is 1 while more responses are compressed than there are processors.")
       ].freeze
 
       WEB = [*QUEUE, *LIMITS, *TIMEOUTS, *CONNECTIONS, *FILES, *COMPRESSION].freeze
