@@ -13,7 +13,7 @@ class TidyTest < Minitest::Test
     %w[cli cli/* rack_handler rails/server],
     %w[config config/*],
     %w[supervisor supervisor/* control single],
-    %w[worker worker/* service service/* rails/active_record_pool],
+    %w[worker worker/* workload workload/* rails/active_record_pool],
     %w[web web/* jobs jobs/* streams streams/* memory memory/* live live/* event_stream job batch batch/*
        iterable_job iterable_job/* consumer sidekiq sidekiq/* testing testing/* rails rails/* pool support_thread],
     %w[native]

@@ -37,8 +37,8 @@ module Chaton
 
       dispatch(name, rest)
     rescue AppLoadError => e
-      require_relative "service/load_failure"
-      failed(e, [e.message.chomp, *Service::LoadFailure.place(e)].join("\n  at "))
+      require_relative "workload/load_failure"
+      failed(e, [e.message.chomp, *Workload::LoadFailure.place(e)].join("\n  at "))
     rescue Chaton::Error => e
       failed(e)
     rescue Interrupt

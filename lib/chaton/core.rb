@@ -5,7 +5,8 @@ require_relative "version"
 
 # What all of Chaton needs. Requiring it is cheap: it starts nothing and loads neither the native extension nor Rack.
 # The classes for jobs and consumers are loaded when they are first used. The command line is "chaton/cli", the
-# configuration "chaton/config"; the service loads the engines. An application requires "chaton": that adds Rails' part.
+# configuration "chaton/config"; the workload loads the engines. An application requires "chaton": that adds Rails'
+# part.
 module Chaton
   autoload :Batch, "chaton/batch"
   autoload :Consumer, "chaton/consumer"

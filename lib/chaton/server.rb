@@ -38,18 +38,18 @@ module Chaton
     # @return [self]
     # @raise [BindError]
     def start
-      require_relative "service"
+      require_relative "workload"
       require_relative "supervisor/listeners"
-      raise Error, "this Chaton::Server runs already; stop it first" if @service
+      raise Error, "this Chaton::Server runs already; stop it first" if @workload
 
       log = Telemetry::Log.of(@plan)
       @listeners = Supervisor::Listeners.new(@plan.binds, log: log).tap(&:open)
-      context = Service::ProcessContext.new(roles: [:web], scoreboard: Native::Scoreboard.new(1), slot: 0)
-      @service = Service.new(@plan, app: @app, sockets: @listeners.sockets.values, context: context, log: log).start
+      context = Workload::ProcessContext.new(roles: [:web], scoreboard: Native::Scoreboard.new(1), slot: 0)
+      @workload = Workload.new(@plan, app: @app, sockets: @listeners.sockets.values, context: context, log: log).start
       self
     ensure
       # It did not start.
-      @listeners&.close unless @service
+      @listeners&.close unless @workload
     end
 
     # @return [Integer] the port that it listens on
@@ -60,12 +60,12 @@ module Chaton
     # @param timeout_s [Float]
     # @return [Boolean] whether all of them ended in time
     def stop(timeout_s: STOP_S)
-      return true unless @service
+      return true unless @workload
 
-      @service.stop(timeout_s)
+      @workload.stop(timeout_s)
     ensure
       @listeners&.close
-      @service = nil
+      @workload = nil
     end
   end
 end

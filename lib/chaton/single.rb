@@ -3,8 +3,8 @@
 require_relative "boot_signals"
 require_relative "memory/settle"
 require_relative "native"
-require_relative "service"
-require_relative "service/code"
+require_relative "workload"
+require_relative "workload/code"
 require_relative "supervisor/event_loop"
 require_relative "supervisor/orphan_reaper"
 require_relative "supervisor/preloader_process"
@@ -55,20 +55,20 @@ module Chaton
       load_code
       @resources.listen
       Telemetry::Title.single(roles: @plan.roles, tag: @plan.tag, listen: @resources.listeners.addresses)
-      context = Service::ProcessContext.new(roles: @plan.roles, scoreboard: @scoreboard, slot: 0)
-      @service = Service.new(@plan, app: @app, sockets: @resources.listeners.sockets.values, context: context,
-                                    log: @log)
+      context = Workload::ProcessContext.new(roles: @plan.roles, scoreboard: @scoreboard, slot: 0)
+      @workload = Workload.new(@plan, app: @app, sockets: @resources.listeners.sockets.values, context: context,
+                                      log: @log)
     end
 
     def load_code
-      return Service::Code.follow(@plan, @plan.roles, log: @log) if @app
+      return Workload::Code.follow(@plan, @plan.roles, log: @log) if @app
 
-      @app = Service::Code.load(@plan, @plan.roles, log: @log)
+      @app = Workload::Code.load(@plan, @plan.roles, log: @log)
       Memory::Settle.new(@plan, log: @log).call
     end
 
     def serve
-      parts = { service: @service, resources: @resources, scoreboard: @scoreboard, log: @log }
+      parts = { workload: @workload, resources: @resources, scoreboard: @scoreboard, log: @log }
       @controller = Supervisor::SingleController.new(@plan, **parts)
       signals = Worker::SignalQueue.new(Supervisor::SignalCommands.signals(@plan)) do |name|
         @controller.handle_signal(name)
@@ -76,10 +76,10 @@ module Chaton
       BootSignals.pass_to(signals, Supervisor::SignalCommands.signals(@plan))
       Worker::ForkedChild.prepare(Supervisor::SignalCommands.signals(@plan)) do
         signals.close
-        @service.close_in_child
+        @workload.close_in_child
         @resources.close_in_child
       end
-      @service.start do
+      @workload.start do
         @resources.open_control_socket(@controller)
         @resources.open_services(@controller)
         @controller.become_ready

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-require_relative "service"
-require_relative "service/code"
+require_relative "workload"
+require_relative "workload/code"
 require_relative "worker/drain"
 require_relative "worker/forked_child"
 require_relative "worker/hooks"
@@ -11,7 +11,7 @@ require_relative "telemetry/redirect"
 require_relative "telemetry/title"
 
 module Chaton
-  # Runs in a forked worker process: starts the service, reports ready, waits for a signal, drains and exits.
+  # Runs in a forked worker process: starts the workload, reports ready, waits for a signal, drains and exits.
   #
   # | signal | meaning |
   # |---|---|
@@ -30,8 +30,8 @@ module Chaton
     # Arguments of a worker from the process that forks it.
     #
     # `app` is the application if the code was loaded before the fork (`loaded`); `memory` is a
-    # {Supervisor::SharedMemory}; `service` is the class that serves, replaced in tests.
-    ForkContext = Struct.new(:plan, :loaded, :app, :sockets, :memory, :log, :service, keyword_init: true)
+    # {Supervisor::SharedMemory}; `workload` is the class that serves, replaced in tests.
+    ForkContext = Struct.new(:plan, :loaded, :app, :sockets, :memory, :log, :workload, keyword_init: true)
 
     # Runs a worker and ends the process with it; never returns.
     #
@@ -55,7 +55,7 @@ module Chaton
       @signals = SignalQueue.new(handled, ignored: ignored, inherited: inherited)
       ForkedChild.prepare([*handled, *ignored]) do
         @signals.close
-        @service&.close_in_child
+        @workload&.close_in_child
         close_sockets
       end
       # Ruby's own handler reaps the children of system() and IO.popen.
@@ -91,22 +91,22 @@ module Chaton
     # @return [Boolean] whether it is ready
     def boot
       @hooks.run(:on_worker_boot, @index)
-      app = @context.loaded ? @context.app : Service::Code.load(@plan, @roles, log: @log)
-      @service = service(app)
-      @service.on_orphan { orphaned }
-      @service.start { @channel.write("+") }
+      app = @context.loaded ? @context.app : Workload::Code.load(@plan, @roles, log: @log)
+      @workload = workload(app)
+      @workload.on_orphan { orphaned }
+      @workload.start { @channel.write("+") }
       true
     rescue ScriptError, StandardError, NoMemoryError, SystemStackError => e
       report_failed_boot(e)
       false
     end
 
-    def service(app)
+    def workload(app)
       memory = @context.memory
-      context = Service::ProcessContext.new(roles: @roles, index: @index, scoreboard: memory&.scoreboard,
-                                            slot: @scoreboard_slot, in_flight_table: memory&.in_flight_table,
-                                            batch_table: memory&.batch_table, channel: @channel)
-      (@context.service || Service).new(@plan, app: app, sockets: @context.sockets, context: context, log: @log)
+      context = Workload::ProcessContext.new(roles: @roles, index: @index, scoreboard: memory&.scoreboard,
+                                             slot: @scoreboard_slot, in_flight_table: memory&.in_flight_table,
+                                             batch_table: memory&.batch_table, channel: @channel)
+      (@context.workload || Workload).new(@plan, app: app, sockets: @context.sockets, context: context, log: @log)
     end
 
     # @return [Numeric] seconds that running work may take
@@ -117,8 +117,8 @@ module Chaton
           case name
           when "TERM" then return @plan.shutdown_timeout_s
           when "QUIT" then return 0
-          when "USR1" then @service.quiet
-          when TSTP then @service.quiet_intake
+          when "USR1" then @workload.quiet
+          when TSTP then @workload.quiet_intake
           when "HUP" then hang_up
           end
         end
@@ -127,7 +127,7 @@ module Chaton
 
     # Serves on if a file cannot be opened.
     def hang_up
-      @service.reload_certificates
+      @workload.reload_certificates
       Telemetry::Redirect.of(@plan.stdout_redirect).reopen
     rescue SystemCallError => e
       @log.exception(e, "an output file cannot be reopened; output goes on into the old file", worker: @index)
@@ -138,7 +138,7 @@ module Chaton
 
     # @return [Boolean] whether all work was finished
     def drain(deadline_s)
-      drain = Drain.new(@service, deadline_s)
+      drain = Drain.new(@workload, deadline_s)
       until drain.over?
         IO.select([drain.io, @signals.io])
         next unless @signals.take.include?("QUIT")
@@ -149,7 +149,7 @@ module Chaton
       drain.complete?
     end
 
-    # Called on a thread of the service.
+    # Called on a thread of the workload.
     def orphaned
       @log.warn("the supervisor has gone; this worker finishes its running work and exits", worker: @index)
       @context.memory.scoreboard.note_orphaned(@scoreboard_slot)
@@ -162,7 +162,7 @@ module Chaton
       when Hooks::Failed then nil
       # The sentence names the store and the next step; a backtrace adds nothing.
       when StoreError, StreamError then @log.error("worker cannot boot: #{error.message}", worker: @index)
-      when AppLoadError then Service::LoadFailure.log(@log, error, "worker cannot boot", worker: @index)
+      when AppLoadError then Workload::LoadFailure.log(@log, error, "worker cannot boot", worker: @index)
       else @log.exception(error, "worker cannot boot", worker: @index)
       end
       @channel.write("!#{error.message.lines.first.to_s.chomp} (#{error.class})")

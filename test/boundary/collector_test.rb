@@ -1,11 +1,11 @@
 # frozen_string_literal: true
 
 require "test_helper"
-require_relative "service_case"
+require_relative "workload_case"
 
 # The collector with real requests, in this process.
 class CollectorTest < Minitest::Test
-  include ServiceCase
+  include WorkloadCase
 
   # Slots that a request of this test fills.
   OBJECTS = 20_000
@@ -79,7 +79,7 @@ class CollectorTest < Minitest::Test
     collected = GC.count
     # Some of them would be followed by a collection.
     20.times { get(port) }
-    @service.run_command('{"do":"trim"}')
+    @workload.run_command('{"do":"trim"}')
     assert_equal [collected, true], [GC.count, GC.disable]
     GC.enable
     eventually { get(port) && GC.count > collected }
@@ -92,14 +92,14 @@ class CollectorTest < Minitest::Test
     port = serve { [200, {}, ["ok"]] }
     get(port)
     before = memory[:gc_major_total]
-    @service.run_command('{"do":"trim"}')
+    @workload.run_command('{"do":"trim"}')
     assert_operator memory[:gc_major_total], :>, before
     assert_includes @output.string, "memory returned to the system"
   end
 
   def test_an_unknown_command_is_only_logged
     serve { [200, {}, []] }
-    @service.run_command('{"do":"dance"}')
+    @workload.run_command('{"do":"dance"}')
     assert_includes @output.string, "dance"
   end
 
@@ -112,7 +112,7 @@ class CollectorTest < Minitest::Test
   end
 
   def summaries_under_stress
-    native = @service.instance_variable_get(:@memory).instance_variable_get(:@native)
+    native = @workload.instance_variable_get(:@memory).instance_variable_get(:@native)
     native.lines(false)
     GC.stress = STRESS
     native.summaries.first
@@ -126,7 +126,7 @@ class CollectorTest < Minitest::Test
     @output.string.lines.find { |line| line.include?("unit=\"#{unit}\"") && line.include?("by=method") }
   end
 
-  def memory = @service.status.fetch(:memory)
+  def memory = @workload.status.fetch(:memory)
 
   def serve(**changes, &app)
     settings = Chaton::Config.load({ config_file: "-" }, env: {}).memory.dup

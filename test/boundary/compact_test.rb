@@ -1,13 +1,13 @@
 # frozen_string_literal: true
 
 require_relative "jobs_case"
-require_relative "service_case"
+require_relative "workload_case"
 require "support/moving"
 
 # Compaction may move any Ruby object that the extension refers to, at any time.
 class CompactTest < Minitest::Test
   include Moving
-  include ServiceCase
+  include WorkloadCase
 
   ROUNDS = STRESS ? 2 : 8
   HEADERS = { "accept" => "text/plain", "x-made-up" => "yes", "cookie" => "a=1",

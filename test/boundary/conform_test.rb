@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "service_case"
+require_relative "workload_case"
 # "digest" alone loads the class on first use, which fails in some of several threads at once.
 require "digest/sha1"
 require "json"
@@ -10,7 +10,7 @@ require "support/web_socket"
 
 # What applications and middleware of Rack 2 and 3 commonly do, between Rack::Lint and a client.
 class ConformTest < Minitest::Test
-  include ServiceCase
+  include WorkloadCase
 
   RACK_3 = Rack.release.to_i > 2
   # Rack 2's Lint wants `each` of every body.
@@ -82,7 +82,7 @@ class ConformTest < Minitest::Test
 
   def teardown
     # A thread that is stopped at work would be in the log.
-    eventually { @service.status[:pool][:running].zero? }
+    eventually { @workload.status[:pool][:running].zero? }
     super
     refute_match(/Lint|failed|ERROR/, @output.string)
   end
@@ -135,7 +135,7 @@ class ConformTest < Minitest::Test
   def ask(path, verb: "GET", headers: {}, body: nil)
     lines = headers.map { |name, value| "#{name}: #{value}\r\n" }.join
     lines << "Content-Length: #{body.bytesize}\r\n" if body
-    RawClient.open(@port, timeout_s: ServiceCase::ANSWER_S) do |client|
+    RawClient.open(@port, timeout_s: WorkloadCase::ANSWER_S) do |client|
       client.write("#{verb} #{path} HTTP/1.1\r\nHost: localhost\r\n#{lines}\r\n#{body}")
       relaxed { client.read_response }
     end

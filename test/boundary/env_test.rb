@@ -1,11 +1,11 @@
 # frozen_string_literal: true
 
-require_relative "service_case"
+require_relative "workload_case"
 require "rack"
 
 # The Rack env of a request.
 class EnvTest < Minitest::Test
-  include ServiceCase
+  include WorkloadCase
 
   def env_of(request, **options)
     seen = nil

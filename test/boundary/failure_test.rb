@@ -1,10 +1,10 @@
 # frozen_string_literal: true
 
-require_relative "service_case"
+require_relative "workload_case"
 
 # Failures of an application do not harm other requests.
 class FailureTest < Minitest::Test
-  include ServiceCase
+  include WorkloadCase
 
   APP = lambda do |env|
     case env["PATH_INFO"]
@@ -48,7 +48,7 @@ class FailureTest < Minitest::Test
   def test_killed_threads_are_replaced
     port = serve(threads: [2, 2], &APP)
     (STRESS ? 2 : 5).times { get(port, "/kill") }
-    eventually { @service.status[:pool][:threads] == 2 }
+    eventually { @workload.status[:pool][:threads] == 2 }
     assert_equal "fine", get(port).body
   end
 
@@ -68,15 +68,15 @@ class FailureTest < Minitest::Test
     assert_equal 503, get(port, "/late").status
     eventually { @output.string.include?("request is late") }
     assert_match(%r{GET /late.*failure_test\.rb}m, @output.string)
-    assert_equal 1, @service.status[:running].size
+    assert_equal 1, @workload.status[:running].size
     release << :go
-    eventually { @service.status[:running].empty? }
+    eventually { @workload.status[:running].empty? }
     assert_equal "fine", get(port).body
   end
 
   def test_handles_of_the_parent_refuse_to_work_in_a_forked_child
     serve(&APP)
-    native_pool = @service.instance_variable_get(:@native_pool)
+    native_pool = @workload.instance_variable_get(:@native_pool)
     reader, writer = IO.pipe
     pid = fork do
       writer << (begin
@@ -96,7 +96,7 @@ class FailureTest < Minitest::Test
     port = serve { |env| [200, {}, [env["PATH_INFO"]]] }
     handler = Object.new
     def handler.call(_request) = nil
-    @service.instance_variable_get(:@pool).instance_variable_set(:@handler, handler)
+    @workload.instance_variable_get(:@pool).instance_variable_set(:@handler, handler)
     client = Thread.new { status_of(port, "/dropped") }
     taken(1)
     # The collector may find the request on the stack of its thread until another one takes its place there.
@@ -115,7 +115,7 @@ class FailureTest < Minitest::Test
 
   # Waits until so many requests were taken and none runs.
   def taken(count)
-    native_pool = @service.instance_variable_get(:@native_pool)
+    native_pool = @workload.instance_variable_get(:@native_pool)
     eventually { native_pool.stats.values_at(:taken, :running) == [count, 0] }
   end
 

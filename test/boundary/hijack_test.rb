@@ -1,10 +1,10 @@
 # frozen_string_literal: true
 
-require_relative "service_case"
+require_relative "workload_case"
 
 # Hijacked connections.
 class HijackTest < Minitest::Test
-  include ServiceCase
+  include WorkloadCase
 
   def test_full_hijack
     port = serve do |env|

@@ -1,10 +1,10 @@
 # frozen_string_literal: true
 
-require_relative "service_case"
+require_relative "workload_case"
 
 # Requests are published through ActiveSupport::Notifications while somebody subscribes.
 class NotificationsTest < Minitest::Test
-  include ServiceCase
+  include WorkloadCase
 
   NAME = "request.chaton"
 

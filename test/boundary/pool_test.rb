@@ -1,10 +1,10 @@
 # frozen_string_literal: true
 
-require_relative "service_case"
+require_relative "workload_case"
 
 # The hand-over: how many threads, who waits, what is shed.
 class PoolTest < Minitest::Test
-  include ServiceCase
+  include WorkloadCase
 
   def together(port, count, path = "/")
     Array.new(count) do
@@ -19,7 +19,7 @@ class PoolTest < Minitest::Test
       [200, {}, ["ok"]]
     end
     clients = together(port, 8)
-    eventually { @service.status.then { |seen| [seen[:pool][:running], seen[:queue][:waiting]] == [6, 2] } }
+    eventually { @workload.status.then { |seen| [seen[:pool][:running], seen[:queue][:waiting]] == [6, 2] } }
     8.times { gate << :go }
     assert_equal ["ok"] * 8, clients.map { |client| client.value.body }
   end
@@ -31,7 +31,7 @@ class PoolTest < Minitest::Test
       [200, {}, [env["PATH_INFO"]]]
     end
     client = together(port, 1, "/slow").first
-    unit = eventually { @service.status[:running].first }
+    unit = eventually { @workload.status[:running].first }
     assert_equal "GET /slow", unit[:what]
     assert_operator unit[:age_ms], :>=, 0
     gate << :go
@@ -46,9 +46,9 @@ class PoolTest < Minitest::Test
     end
     # One by one: three that arrive at once find a queue of two.
     clients = together(port, 1)
-    eventually { @service.status[:pool][:running] == 1 }
+    eventually { @workload.status[:pool][:running] == 1 }
     clients += together(port, 2)
-    eventually { @service.status[:queue][:waiting] == 2 }
+    eventually { @workload.status[:queue][:waiting] == 2 }
     refused = get(port)
     assert_equal [503, "1"], [refused.status, refused.headers["retry-after"]]
     3.times { gate << :go }
@@ -65,7 +65,7 @@ class PoolTest < Minitest::Test
     eventually do
       # The first may have to wait too long for its thread, too.
       running = together(port, 1).first unless running&.alive?
-      @service.status[:pool][:running] == 1
+      @workload.status[:pool][:running] == 1
     end
     assert_equal 503, get(port).status
     gate << :go
@@ -79,10 +79,10 @@ class PoolTest < Minitest::Test
       [200, {}, [env["PATH_INFO"]]]
     end
     hog = together(port, 1, "/hog").first
-    eventually { @service.status[:pool][:running] == 1 }
+    eventually { @workload.status[:pool][:running] == 1 }
     (STRESS ? 3 : 20).times { assert_equal "/quick", get(port, "/quick").body }
     # CRuby's own time slice of 100 ms would serve them, too, but later.
-    assert_operator @service.status[:pool][:preemptions], :>, 0
+    assert_operator @workload.status[:pool][:preemptions], :>, 0
   ensure
     stop = true
     assert_equal "/hog", hog.value.body
@@ -95,11 +95,11 @@ class PoolTest < Minitest::Test
       [200, {}, ["ok"]]
     end
     clients = together(port, 2)
-    eventually { @service.status[:pool][:running] == 1 && @service.status[:queue][:waiting] == 1 }
-    refute @service.stop(0.1 * PATIENCE)
+    eventually { @workload.status[:pool][:running] == 1 && @workload.status[:queue][:waiting] == 1 }
+    refute @workload.stop(0.1 * PATIENCE)
     assert_includes @output.string, "still running at the end of the graceful stop"
     assert_includes @output.string, "pool_test.rb"
-    @services.clear
+    @workloads.clear
     2.times { gate << :go }
     clients.each { |client| client.join rescue nil } # rubocop:disable Style/RescueModifier
   end

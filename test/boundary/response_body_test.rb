@@ -1,14 +1,14 @@
 # frozen_string_literal: true
 
 require_relative "counted_body"
-require_relative "service_case"
+require_relative "workload_case"
 require "pathname"
 require "rack"
 require "tempfile"
 
 # Bodies with more than one way to be read: which one is taken, and that each body is closed once.
 class ResponseBodyTest < Minitest::Test
-  include ServiceCase
+  include WorkloadCase
 
   def test_a_pathname_as_the_path_of_a_body
     with_file("f" * 1000) do |path|

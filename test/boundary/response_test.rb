@@ -1,13 +1,13 @@
 # frozen_string_literal: true
 
 require_relative "counted_body"
-require_relative "service_case"
+require_relative "workload_case"
 require "rack"
 require "tempfile"
 
 # Every shape of a Rack response, through the boundary and over a socket.
 class ResponseTest < Minitest::Test
-  include ServiceCase
+  include WorkloadCase
 
   def test_an_array_of_strings
     port = serve { [200, { "x-test" => "yes" }, %w[one two]] }
@@ -165,7 +165,7 @@ class ResponseTest < Minitest::Test
       socket.write("GET /slow HTTP/1.1\r\nHost: x\r\n\r\nPOST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" \
                    "Content-Length: 200000\r\n\r\n", "x" * 200_000)
     end
-    eventually { @service.status[:pool][:running] == 1 }
+    eventually { @workload.status[:pool][:running] == 1 }
     writer.join
     gate << :go
     assert relaxed { socket.read }.end_with?("\r\n\r\n200000")

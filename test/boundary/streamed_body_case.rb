@@ -1,11 +1,11 @@
 # frozen_string_literal: true
 
-require_relative "service_case"
+require_relative "workload_case"
 require "support/raw_client"
 
-# A service that streams request bodies, and what its application and its clients do.
+# A workload that streams request bodies, and what its application and its clients do.
 module StreamedBodyCase
-  include ServiceCase
+  include WorkloadCase
 
   HEAD = "POST /up/1 HTTP/1.1\r\nHost: x\r\n"
   CHUNKED = "#{HEAD}Transfer-Encoding: chunked\r\n\r\n".freeze
@@ -43,5 +43,5 @@ module StreamedBodyCase
 
   def seen = relaxed { @seen.pop }
 
-  def running = @service.status[:pool][:running]
+  def running = @workload.status[:pool][:running]
 end

@@ -1,13 +1,13 @@
 # frozen_string_literal: true
 
-require_relative "service_case"
+require_relative "workload_case"
 require "chaton/cli/profile/answer_socket"
 require "json"
 require "tmpdir"
 
 # The tracer in this process. With CHATON_GC_STRESS=1 every allocation collects while it is switched and read.
 class TracerTest < Minitest::Test
-  include ServiceCase
+  include WorkloadCase
 
   SETTINGS = { every: 1, duty: 1.0, window_ms: 5.0, samples_max: 4096, stacks_max: 1024, depth_max: 64,
                worker: 3 }.freeze
@@ -173,7 +173,7 @@ class TracerTest < Minitest::Test
 
   def order(mailbox, action)
     stressed_for do
-      @service.run_command(JSON.generate({ do: "ask", action: action, reply_to: mailbox.path, every: 1, duty: 1.0 }))
+      @workload.run_command(JSON.generate({ do: "ask", action: action, reply_to: mailbox.path, every: 1, duty: 1.0 }))
     end
     mailbox.collect(1, 10 * PATIENCE).map(&:ok?)
   end

@@ -1,11 +1,11 @@
 # frozen_string_literal: true
 
-require_relative "service_case"
+require_relative "workload_case"
 require "support/otlp_collector"
 
 # Spans of requests, and what the application sees of them.
 class TracesBoundaryTest < Minitest::Test
-  include ServiceCase
+  include WorkloadCase
 
   def setup
     super

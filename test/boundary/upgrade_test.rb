@@ -1,10 +1,10 @@
 # frozen_string_literal: true
 
-require_relative "service_case"
+require_relative "workload_case"
 
 # A connection that the application upgrades to another protocol, and reads and writes through a streaming body.
 class UpgradeTest < Minitest::Test
-  include ServiceCase
+  include WorkloadCase
 
   UPGRADE = "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: chat, echo/2\r\n\r\n"
 

@@ -70,10 +70,10 @@ module Chaton
       end
 
       def load_code(plan)
-        require_relative "../service/code"
+        require_relative "../workload/code"
         require_relative "../telemetry/log"
         # With `forks`, records that the application produces are kept and not written.
-        Service::Code.load(plan, plan.roles, log: Telemetry::Log.new(level: :warn, io: @err), forks: true)
+        Workload::Code.load(plan, plan.roles, log: Telemetry::Log.new(level: :warn, io: @err), forks: true)
       end
 
       # The server starts without its store, too.

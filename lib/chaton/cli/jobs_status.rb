@@ -23,7 +23,7 @@ module Chaton
       end
 
       def self.runs_jobs?(status)
-        roles = [*status["workers"], status["service"]].compact.flat_map { |one| Array(one["roles"]) }
+        roles = [*status["workers"], status["workload"]].compact.flat_map { |one| Array(one["roles"]) }
         roles.include?("jobs")
       end
 

@@ -3,7 +3,7 @@
 require_relative "../config/types"
 require_relative "../telemetry/size"
 require_relative "paint"
-require_relative "service_report"
+require_relative "workload_report"
 
 module Chaton
   class CLI
@@ -47,7 +47,7 @@ module Chaton
       def to_s
         title, *listening = head.lines(chomp: true)
         [@paint.call(title, :bold), *listening, *bad(unready), workers, *bad(given_up), *commands, *memory,
-         service, *event_streams, *running, *stores].compact.join("\n")
+         workload, *event_streams, *running, *stores].compact.join("\n")
       end
 
       # @return [Array<String>] lines about the stores that the server works on
@@ -134,10 +134,10 @@ module Chaton
       end
 
       # What a server without workers does.
-      def service
-        facts = @status["service"] or return
+      def workload
+        facts = @status["workload"] or return
         streams = facts["streams"]
-        [*ServiceReport.new(facts).lines, *("streams: #{engine(streams)}" if streams)].join("\n")
+        [*WorkloadReport.new(facts).lines, *("streams: #{engine(streams)}" if streams)].join("\n")
       end
 
       # Totals of the streams engine; `--json` also has each partition.
@@ -161,7 +161,7 @@ module Chaton
       end
 
       def running
-        Array(@status.dig("service", "running")).map do |unit|
+        Array(@status.dig("workload", "running")).map do |unit|
           "running: #{unit["what"]}  #{Config::Types.thousands(unit["age_ms"])} ms  thread #{unit["thread"]}"
         end
       end

@@ -20,7 +20,7 @@ module Chaton
       end
 
       def self.consumes?(status)
-        [*status["workers"], status["service"]].compact.any? { |one| Array(one["roles"]).include?("streams") }
+        [*status["workers"], status["workload"]].compact.any? { |one| Array(one["roles"]).include?("streams") }
       end
 
       # @param own [Array<Hash{String=>Object}>] the topics that the server reads, as its scoreboard has them

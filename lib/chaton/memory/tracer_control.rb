@@ -4,7 +4,7 @@ require "json"
 require_relative "../errors"
 require_relative "../native"
 require_relative "../ruby_release"
-require_relative "../service/worker_reply"
+require_relative "../telemetry/reply"
 
 module Chaton
   module Memory
@@ -50,7 +50,7 @@ module Chaton
       # @param command [Hash{String=>Object}] action: start, stop, status or report; reply_to: path of a Unix socket for
       #   the reply; for start also every, duty and window_ms
       def call(command)
-        reply = Service::WorkerReply.new(command.fetch("reply_to"), log: @log)
+        reply = Telemetry::Reply.new(command.fetch("reply_to"), log: @log)
         @lock.synchronize do
           case command["action"]
           when "start" then reply.deliver(header(**start(command)))

@@ -2,7 +2,7 @@
 
 require_relative "../memory/eden"
 require_relative "../memory/settle"
-require_relative "../service/code"
+require_relative "../workload/code"
 
 module Chaton
   class Supervisor
@@ -16,7 +16,7 @@ module Chaton
       # @return [#call, nil] the application; nil where no worker serves web requests
       # @raise [AppLoadError] naming the file
       def load
-        app = Service::Code.load(@plan, @plan.roles_by_worker.flatten.uniq, log: @log, forks: true)
+        app = Workload::Code.load(@plan, @plan.roles_by_worker.flatten.uniq, log: @log, forks: true)
         Memory::Settle.new(@plan, log: @log).call
         # Once, where the workers would each do it.
         Memory::Eden.new(@plan, log: @log).grow

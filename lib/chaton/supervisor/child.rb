@@ -91,7 +91,7 @@ module Chaton
         end_with("QUIT", KILL_GRACE_S, now_s)
       end
 
-      # @param command [Hash{Symbol=>Object}] "do" and its arguments; see {Service::WorkerCommands}
+      # @param command [Hash{Symbol=>Object}] "do" and its arguments; see {Workload::WorkerCommands}
       # @return [Boolean] whether it was sent
       def command(command) = ready? && @channel.command(JSON.generate(command))
 

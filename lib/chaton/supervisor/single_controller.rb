@@ -17,16 +17,16 @@ module Chaton
       include SignalCommands
 
       NO_WORKERS = "there are no workers to add or remove (workers 0)"
-      # Collect garbage and give free memory back; see {Service::WorkerCommands}.
+      # Collect garbage and give free memory back; see {Workload::WorkerCommands}.
       TRIM = JSON.generate({ do: "trim" }).freeze
 
       # @return [Symbol] :starting, :running, :stopping or :restarting
       attr_reader :state
 
       # @raise [ConfigError] when the loaded application alone is above the memory ceiling
-      def initialize(plan, service:, resources:, scoreboard:, log:)
+      def initialize(plan, workload:, resources:, scoreboard:, log:)
         @plan = plan
-        @service = service
+        @workload = workload
         @readiness = Readiness.new(plan, scoreboard)
         @scoreboard = scoreboard
         @resources = resources
@@ -44,7 +44,7 @@ module Chaton
         @resources.hooks.run_all(:after_booted)
       end
 
-      # @return [Boolean] whether the service has stopped, and all commands beside it
+      # @return [Boolean] whether the workload has stopped, and all commands beside it
       def done? = !@complete.nil? && !@resources.services.alive?
 
       # @return [Boolean] whether all work was finished
@@ -58,7 +58,7 @@ module Chaton
         { pid: Process.pid, mode: "single", state: @state, **@readiness.of(report).except(:workers), tag: @plan.tag,
           environment: @plan.environment, uptime_s: (EventLoop.now_s - @started_at_s).round(3),
           listen: @resources.listeners.addresses, store: @plan.jobs&.store_shown, memory: @ceiling.to_h,
-          service: @service.status, event_streams: @scoreboard.event_streams, **@resources.services.status,
+          workload: @workload.status, event_streams: @scoreboard.event_streams, **@resources.services.status,
           **@resources.admin.status }
       end
 
@@ -88,12 +88,12 @@ module Chaton
 
       def quiet
         @log.info("quiet: no new work is taken")
-        @service.quiet
+        @workload.quiet
         nil
       end
 
       def quiet_intake
-        @service.quiet_intake
+        @workload.quiet_intake
         nil
       end
 
@@ -101,7 +101,7 @@ module Chaton
       def ask(request)
         return [] if @state == :starting || over? || !request.for?(0)
 
-        @service.run_command(JSON.generate(request.to_h))
+        @workload.run_command(JSON.generate(request.to_h))
         [0]
       end
 
@@ -123,7 +123,7 @@ module Chaton
         return unless @state == :running
 
         case @ceiling.check(now_s)
-        when :trim then @service.run_command(TRIM)
+        when :trim then @workload.run_command(TRIM)
         when :restart then restart&.then { |refusal| @log.warn(refusal) }
         end
       end
@@ -131,14 +131,14 @@ module Chaton
       private
 
       def forward_hang_up
-        @service.reload_certificates
+        @workload.reload_certificates
         nil
       end
 
-      def accepting? = @service.accepting?
+      def accepting? = @workload.accepting?
 
       def end_work(at_once:)
-        @drain ||= Worker::Drain.new(@service, at_once ? 0 : @plan.shutdown_timeout_s)
+        @drain ||= Worker::Drain.new(@workload, at_once ? 0 : @plan.shutdown_timeout_s)
         nil
       end
     end

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../errors"
-require_relative "../service/load_failure"
+require_relative "../workload/load_failure"
 
 module Chaton
   class Supervisor
@@ -19,7 +19,7 @@ module Chaton
           logs.first.info("stopped while starting", signal: error.message)
           # The status that a shell reports for a process that a signal ended.
           return 128 + error.signo
-        when AppLoadError then logs.each { |log| Service::LoadFailure.log(log, error, what) }
+        when AppLoadError then logs.each { |log| Workload::LoadFailure.log(log, error, what) }
         else logs.each { |log| log.error("#{what}: #{error.message}") }
         end
         1

@@ -7,7 +7,7 @@ module Chaton
     # The supervisor's end of the socket pair between it and one worker.
     #
     # Supervisor → worker: `p`, a ping; `R`, JSON and a newline: another worker died, see {JobRecovery}; `O`, JSON and a
-    # newline: a command, see {Service::WorkerCommands}.
+    # newline: a command, see {Workload::WorkerCommands}.
     #
     # Worker → supervisor: `r` (its Rust side got the ping), `g` (a Ruby thread got the GVL after the ping), `+`
     # (ready), `!` and, up to the end of file, the reason why it cannot boot. The death of one side is the other's end

@@ -4,26 +4,26 @@ require "io/wait"
 
 module Chaton
   class Worker
-    # Stops a service on a thread of its own, so that the main thread keeps handling signals: a second INT must not wait
-    # for the first.
+    # Stops a workload on a thread of its own, so that the main thread keeps handling signals: a second INT must not
+    # wait for the first.
     class Drain
-      # @return [IO] readable once the service has stopped
+      # @return [IO] readable once the workload has stopped
       attr_reader :io
 
-      # @param service [Chaton::Service]
+      # @param workload [Chaton::Workload]
       # @param deadline_s [Numeric] seconds that running work may take
-      def initialize(service, deadline_s)
+      def initialize(workload, deadline_s)
         @io, done = IO.pipe
         @thread = Thread.new do
           Thread.current.name = "chaton-drain"
           Thread.current.report_on_exception = false
-          service.stop(deadline_s)
+          workload.stop(deadline_s)
         ensure
           done.close
         end
       end
 
-      # @return [Boolean] whether the service has stopped
+      # @return [Boolean] whether the workload has stopped
       def over? = !@io.wait_readable(0).nil?
 
       # Waits for the end.

@@ -54,7 +54,7 @@ class EdenTest < Minitest::Test
     server.ready
   end
 
-  def eden(server) = server.status.fetch("service").fetch("memory")
+  def eden(server) = server.status.fetch("workload").fetch("memory")
 
   def under_load(server)
     done = false

@@ -157,7 +157,7 @@ class ClosedDoorTest < Minitest::Test
     client = RawClient.new(server.port).write(WAIT)
     server.eventually("the request runs") do
       status = server.status
-      (status["workers"]&.sum { |worker| worker["running"] } || status["service"]["running"].size) == 1
+      (status["workers"]&.sum { |worker| worker["running"] } || status["workload"]["running"].size) == 1
     end
     client
   end

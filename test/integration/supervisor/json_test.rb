@@ -69,18 +69,18 @@ class JSONTest < Minitest::Test
   def test_status_of_one_process
     server = started("workers 0")
     run_json(server, "jobs", "enqueue", "Note")
-    server.eventually("the job runs") { server.status.dig("service", "running").any? }
+    server.eventually("the job runs") { server.status.dig("workload", "running").any? }
     status = run_json(server, "status")
     assert_documented "status", status
-    assert_equal({ "class" => "Note", "jid" => status.dig("service", "running", 0, "context", "jid") },
-                 status.dig("service", "running", 0, "context"))
+    assert_equal({ "class" => "Note", "jid" => status.dig("workload", "running", 0, "context", "jid") },
+                 status.dig("workload", "running", 0, "context"))
     server.write("go", "")
   end
 
   def test_jobs
     server = started("workers 0")
     run_json(server, "jobs", "enqueue", "Note")
-    server.eventually("the job runs") { server.status.dig("service", "running").any? }
+    server.eventually("the job runs") { server.status.dig("workload", "running").any? }
     %w[stats queues processes].each { |name| assert_documented "jobs #{name}", run_json(server, "jobs", name) }
     server.write("go", "")
     run_json(server, "jobs", "pause", "default")

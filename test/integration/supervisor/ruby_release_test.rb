@@ -33,7 +33,7 @@ class RubyReleaseServerTest < Minitest::Test
     end
   end
 
-  def pool(server) = server.status.dig("service", "pool")
+  def pool(server) = server.status.dig("workload", "pool")
 
   # Requests while a thread computes.
   def compete(server)

@@ -21,7 +21,7 @@ class SingleTest < Minitest::Test
     assert_empty File.read("/proc/#{server.pid}/task/#{server.pid}/children")
     status = server.status
     assert_equal %w[single running], status.values_at("mode", "state")
-    assert_kind_of Hash, status["service"]
+    assert_kind_of Hash, status["workload"]
     assert_equal 0, server.stop
     refute_path_exists server.path("tmp/server.pid")
     refute_path_exists server.path("tmp/chaton.sock")
@@ -30,7 +30,7 @@ class SingleTest < Minitest::Test
   def test_term_answers_accepted_requests
     server = boot(rackup: SLOW, config: "workers 0")
     answer = Thread.new { server.get("/2") }
-    server.eventually("the request runs") { server.status["service"]["running"].size == 1 }
+    server.eventually("the request runs") { server.status["workload"]["running"].size == 1 }
     server.signal("TERM")
     assert_equal "done", answer.value.body
     assert_equal 0, server.wait_exit
@@ -39,7 +39,7 @@ class SingleTest < Minitest::Test
   def test_the_second_int_does_not_wait
     server = boot(rackup: SLOW, config: "workers 0\nshutdown_timeout_s 30")
     client = Thread.new { server.get("/25") rescue nil } # rubocop:disable Style/RescueModifier
-    server.eventually("the request runs") { server.status["service"]["running"].size == 1 }
+    server.eventually("the request runs") { server.status["workload"]["running"].size == 1 }
     server.signal("INT")
     server.wait_line(/stopping when running work is finished/)
     assert_equal 0, server.stop("INT", timeout_s: 10)

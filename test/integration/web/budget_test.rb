@@ -49,5 +49,5 @@ class BudgetTest < Minitest::Test
 
   private
 
-  def web(server) = server.status["service"]["web"]
+  def web(server) = server.status["workload"]["web"]
 end

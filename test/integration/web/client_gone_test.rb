@@ -46,7 +46,7 @@ class ClientGoneTest < Minitest::Test
     server.write("go", "")
     assert_equal [200, 503], [first, ended].map { |client| client.read_response.status }
     assert_equal "/first /stays", clients.last.read_response.body
-    assert_equal [2, 0], server.status["service"]["web"].values_at("aborted_total", "shed_total")
+    assert_equal [2, 0], server.status["workload"]["web"].values_at("aborted_total", "shed_total")
     assert_equal 0, server.stop
   end
 
@@ -90,7 +90,7 @@ class ClientGoneTest < Minitest::Test
     end
     # What is free goes back while the server has nothing to do; what leaks never does.
     server.eventually("memory is as before") { figures_of(server).last - before.last < GROWTH_KIB_MAX }
-    assert_equal 0, server.status["service"]["web"]["panics_total"]
+    assert_equal 0, server.status["workload"]["web"]["panics_total"]
     assert_equal 0, server.stop
   end
 
@@ -114,7 +114,7 @@ class ClientGoneTest < Minitest::Test
   def queued(server, paths)
     paths.each_with_index.map do |path, index|
       client = RawClient.new(server.port).write("GET #{path} HTTP/1.1\r\nHost: h\r\n\r\n")
-      server.eventually("#{path} is there") { server.status["service"]["web"]["requests_total"] == index + 1 }
+      server.eventually("#{path} is there") { server.status["workload"]["web"]["requests_total"] == index + 1 }
       client
     end
   end
@@ -122,10 +122,10 @@ class ClientGoneTest < Minitest::Test
   # The server has accepted a client that came after the others had left, and they waited for long enough.
   def waited(server)
     left_at_s = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-    before = server.status["service"]["web"]["accepted_total"]
+    before = server.status["workload"]["web"]["accepted_total"]
     RawClient.new(server.port)
     server.eventually("the server has seen them leave, and the time is over") do
-      server.status["service"]["web"]["accepted_total"] > before &&
+      server.status["workload"]["web"]["accepted_total"] > before &&
         Process.clock_gettime(Process::CLOCK_MONOTONIC) - left_at_s > WAITED_S
     end
   end
@@ -152,7 +152,7 @@ class ClientGoneTest < Minitest::Test
     end
     assert_equal 0, counts[2], "closed more than once"
     server.eventually("the connections are gone") do
-      status = server.status["service"]
+      status = server.status["workload"]
       status["web"]["connections"].zero? && status["running"].empty?
     end
     counts

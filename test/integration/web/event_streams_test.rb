@@ -56,7 +56,7 @@ class EventStreamsTest < Minitest::Test
     assert_match(/must not contain CR, LF or NUL/, server.get("/bad").body)
     # Clients that leave are noticed at once.
     clients.each(&:close)
-    server.eventually("the connections are gone") { server.status["service"]["web"]["connections"].zero? }
+    server.eventually("the connections are gone") { server.status["workload"]["web"]["connections"].zero? }
     assert_equal 0, server.stop
   end
 
@@ -118,7 +118,7 @@ class EventStreamsTest < Minitest::Test
       assert_match(/\Aretry: \d+\nid: \S+\n\n\z/, Array.new(3) { out.gets }.join)
       out
     end
-    server.eventually("both are subscribed") { server.status["service"]["web"]["connections"] == 2 }
+    server.eventually("both are subscribed") { server.status["workload"]["web"]["connections"] == 2 }
     RawClient.open(port(server), tls: @tls.context) do |client|
       client.write("POST /say?a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello").read_response
     end

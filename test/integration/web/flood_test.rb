@@ -113,7 +113,7 @@ class FloodTest < Minitest::Test
   def busy(server)
     Array.new(THREADS) do |n|
       uploads(server, 1).first.tap do
-        server.eventually("one more thread is busy") { server.status["service"]["running"].size == n + 1 }
+        server.eventually("one more thread is busy") { server.status["workload"]["running"].size == n + 1 }
       end
     end
   end

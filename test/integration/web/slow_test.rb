@@ -73,10 +73,10 @@ class SlowTest < Minitest::Test
     before = ProcessFigures.resident_kib(server.pid)
     clients = Array.new(IDLE) { HttpClient.new(server.port).connect }
     2.times { assert_equal ["hello"], clients.map { |client| client.get("/").body }.uniq }
-    assert_equal IDLE, server.status["service"]["web"]["connections"]
+    assert_equal IDLE, server.status["workload"]["web"]["connections"]
     assert_operator ProcessFigures.resident_kib(server.pid) - before, :<, GROWTH_KIB_MAX
     clients.each(&:close)
-    server.eventually("they are gone") { server.status["service"]["web"]["connections"].zero? }
+    server.eventually("they are gone") { server.status["workload"]["web"]["connections"].zero? }
     assert_equal 0, server.stop
   ensure
     clients&.each(&:close)

@@ -23,7 +23,7 @@ class TlsSurvivalTest < Minitest::Test
     10.times { assert_equal "hello", client(server, timeout_s: 60).write(request("/")).read_response.body }
     # Those beyond the bound are closed, the oldest first.
     slow.first(SLOW - 1000).each { |one| assert one.closed_by_server? }
-    assert_operator server.status.dig("service", "web", "connections"), :<=, 1020
+    assert_operator server.status.dig("workload", "web", "connections"), :<=, 1020
     # Nor do they hold up a stop.
     assert_equal 0, server.stop
   ensure

@@ -97,7 +97,7 @@ class TlsTest < Minitest::Test
       refute_includes answer, "HTTP", bytes[0, 9].inspect
     end
     assert_equal "hello", client(server).write(request("/")).read_response.body
-    failures = server.status.dig("service", "web", "tls_failures_total")
+    failures = server.status.dig("workload", "web", "tls_failures_total")
     assert_equal garbage.size + 1, failures
   end
 
@@ -126,7 +126,7 @@ class TlsTest < Minitest::Test
     assert_equal "hello", client(server).write(request("/")).read_response.body
     # The first ones are closed for the later ones, and these when their time is over.
     slow.each { |one| assert one.closed_by_server? }
-    server.eventually("all handshakes have ended") { server.status.dig("service", "web", "connections").zero? }
+    server.eventually("all handshakes have ended") { server.status.dig("workload", "web", "connections").zero? }
   ensure
     slow&.each(&:close)
   end

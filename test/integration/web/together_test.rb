@@ -21,7 +21,7 @@ class TogetherTest < Minitest::Test
   def test_requests_that_block_get_a_thread_each
     server = boot(rackup: APP, config: "threads 1..8")
     clients = arrive_together(server)
-    server.eventually("all of them run") { server.status["service"]["running"].size == CLIENTS }
+    server.eventually("all of them run") { server.status["workload"]["running"].size == CLIENTS }
     assert_equal "done", server.get("/quick").body
     server.write("open", "")
     assert_equal ["done"], clients.map { |client| client.read_response.body }.uniq
@@ -57,7 +57,7 @@ class TogetherTest < Minitest::Test
   # A stopped process finds everything at once when it goes on.
   def arrive_together(server)
     clients = Array.new(CLIENTS) { RawClient.new(server.port) }
-    server.eventually("they are accepted") { server.status["service"]["web"]["connections"] == CLIENTS }
+    server.eventually("they are accepted") { server.status["workload"]["web"]["connections"] == CLIENTS }
     server.signal("STOP")
     clients.each { |client| client.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n") }
   ensure

@@ -176,13 +176,13 @@ class RemoteTest < CLICase
       ok: true, version: "1", pid: 42, state: "running", uptime_s: 0.4, listen: [],
       services: [{ name: "css", state: "running", pid: 44, age_s: 61, starts: 2 },
                  { name: "queue", state: "waiting", pid: nil, age_s: nil, starts: 1 }],
-      service: { queue: { waiting: 0 }, pool: { threads: 3, running: 1 }, roles: %w[web jobs],
-                 web: { connections: 2, accepted_total: 9, requests_total: 1043, responses_total: [0, 1037, 2, 0, 4],
-                        shed_total: 1, refused_total: 2, late_total: 0 },
-                 memory: { gc_minor_total: 30, gc_major_total: 2, gc_inside_ns: 1_260_000, eden_bytes: 32 << 20,
-                           eden_reason: "steady", gc_share_ppm: 41_000 },
-                 jobs: { processed: 5, failed: 1, running: 0, quiet: false },
-                 running: [{ what: "GET /slow", age_ms: 1200, thread: "chaton-1" }] }
+      workload: { queue: { waiting: 0 }, pool: { threads: 3, running: 1 }, roles: %w[web jobs],
+                  web: { connections: 2, accepted_total: 9, requests_total: 1043, responses_total: [0, 1037, 2, 0, 4],
+                         shed_total: 1, refused_total: 2, late_total: 0 },
+                  memory: { gc_minor_total: 30, gc_major_total: 2, gc_inside_ns: 1_260_000, eden_bytes: 32 << 20,
+                            eden_reason: "steady", gc_share_ppm: 41_000 },
+                  jobs: { processed: 5, failed: 1, running: 0, quiet: false },
+                  running: [{ what: "GET /slow", age_ms: 1200, thread: "chaton-1" }] }
     }
     text = control("status")[1]
     assert_includes text, "up 0s"

@@ -6,10 +6,10 @@ require "stringio"
 require "chaton/supervisor/worker_channel"
 require "chaton/telemetry/log"
 require "chaton/worker"
-require "support/fake_service"
+require "support/fake_workload"
 require "support/http_client"
 
-# A worker process around a fake service: what it writes to the supervisor, and how it exits.
+# A worker process around a fake workload: what it writes to the supervisor, and how it exits.
 class WorkerUnitTest < Minitest::Test
   Plan = Struct.new(:hooks, :tag, :shutdown_timeout_s, :stdout_redirect, :roles, keyword_init: true) do
     def roles_of(_index) = roles
@@ -18,7 +18,7 @@ class WorkerUnitTest < Minitest::Test
   WAIT_S = 10
 
   # Logs that it takes no more jobs.
-  class QuietService < FakeService
+  class QuietWorkload < FakeWorkload
     def quiet_intake
       @log.info("no more jobs")
     end
@@ -123,7 +123,7 @@ class WorkerUnitTest < Minitest::Test
     plan = Plan.new(hooks: hooks, shutdown_timeout_s: shutdown_timeout_s, roles: roles)
     log = Chaton::Telemetry::Log.new(io: @log_writer)
     context = Chaton::Worker::ForkContext.new(plan: plan, loaded: true, app: app, sockets: [@server], log: log,
-                                              memory: Memory.new(Scoreboard.new(@log_writer)), service: QuietService)
+                                              memory: Memory.new(Scoreboard.new(@log_writer)), workload: QuietWorkload)
     @pid = fork do
       @channel.close
       worker = Chaton::Worker.new(context, index: 0, scoreboard_slot: 0, generation: 0, channel: @theirs)

@@ -20,8 +20,8 @@ module Chaton
         def initialize(status, at_s: Process.clock_gettime(Process::CLOCK_MONOTONIC))
           @status = status
           @at_s = at_s
-          service = status["service"]
-          @rows = service ? [single(service)] : Array(status["workers"]).map { |worker| row(worker) }
+          workload = status["workload"]
+          @rows = workload ? [single(workload)] : Array(status["workers"]).map { |worker| row(worker) }
         end
 
         # @return [Hash{String=>Integer}] totals of the server and of its stores
@@ -38,7 +38,7 @@ module Chaton
         def memory
           memory = @status["memory"] || {}
           used = memory["total"] || memory["pss"] || rows.sum { |row| row.pss.to_i }
-          [used, memory.values_at("limit_tree", "container", *("limit" if @status["service"])).compact.min]
+          [used, memory.values_at("limit_tree", "container", *("limit" if @status["workload"])).compact.min]
         end
 
         private
@@ -51,12 +51,12 @@ module Chaton
                   counts: { "requests" => worker["requests_total"].to_i, "done" => worker["finished_total"].to_i })
         end
 
-        def single(service)
-          web, pool, memory = service.values_at("web", "pool", "memory").map { |part| part || {} }
-          Row.new(worker: 0, roles: service["roles"], pid: @status["pid"], state: @status["state"],
+        def single(workload)
+          web, pool, memory = workload.values_at("web", "pool", "memory").map { |part| part || {} }
+          Row.new(worker: 0, roles: workload["roles"], pid: @status["pid"], state: @status["state"],
                   ready: @status["state"] == "running" && @status["ready"] != false,
                   age_s: @status["uptime_s"], connections: web["connections"],
-                  queued: service.dig("queue", "waiting"), running: pool["running"], threads: pool["threads"],
+                  queued: workload.dig("queue", "waiting"), running: pool["running"], threads: pool["threads"],
                   pss: @status.dig("memory", "pss") || memory["pss"], soft: @status.dig("memory", "limit"),
                   counts: { "requests" => web["requests_total"].to_i, "done" => pool["finished"].to_i })
         end

@@ -56,7 +56,7 @@ class CLIStreamsStatusTest < CLIStreamsCase
   end
 
   def test_the_engine_of_a_single_process
-    shown = text({ **RUNNING, "workers" => nil, "service" => { "streams" => STATS } })
+    shown = text({ **RUNNING, "workers" => nil, "workload" => { "streams" => STATS } })
     assert_match(/^streams: records 12,345\n  log: nobody answers$/, shown)
   end
 

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module Chaton
-  class Service
+  class Workload
     # What a process is among its siblings: its roles (:web, :jobs, :streams), its number and where it reports.
     #
     # `scoreboard`, `in_flight_table` (jobs) and `batch_table` are shared memory, in which the process has the row

@@ -8,12 +8,12 @@ require_relative "../web/https_only"
 require_relative "../web/public_files"
 require_relative "../web/sendfile"
 require_relative "../web/warm_up"
-require_relative "service_role"
+require_relative "role"
 
 module Chaton
-  class Service
+  class Workload
     # The role web in one process: the web engine and the handler of its requests.
-    class WebRole < ServiceRole
+    class WebRole < Role
       # Time for the responses to released requests to reach their clients.
       RELEASE_S = 0.2
 

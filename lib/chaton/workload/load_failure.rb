@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module Chaton
-  class Service
+  class Workload
     # Shows why an application did not load: its own error, and the line of its own code that led to it.
     module LoadFailure
       # Frames of Chaton, which say nothing about the application.

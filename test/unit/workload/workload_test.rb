@@ -3,8 +3,8 @@
 require "test_helper"
 require "chaton"
 require "chaton/config"
-require "chaton/service"
-require "chaton/service/code"
+require "chaton/workload"
+require "chaton/workload/code"
 require "chaton/telemetry/log"
 require "socket"
 require "stringio"
@@ -13,11 +13,11 @@ require "fileutils"
 require "timeout"
 require "tmpdir"
 
-# The service with the real engines, in this process: which engines its roles start, and how it gives jobs up.
-class ServiceTest < Minitest::Test
+# The workload with the real engines, in this process: which engines its roles start, and how it gives jobs up.
+class WorkloadTest < Minitest::Test
   WAIT_S = 10
   # The root of an application that loads nothing.
-  ROOT = Dir.mktmpdir("chaton-service").tap { |root| Minitest.after_run { FileUtils.remove_entry(root) } }
+  ROOT = Dir.mktmpdir("chaton-workload").tap { |root| Minitest.after_run { FileUtils.remove_entry(root) } }
 
   # Reports that it runs, and waits until the gate opens.
   class GateJob
@@ -45,7 +45,7 @@ class ServiceTest < Minitest::Test
 
   def teardown
     3.times { GateJob.gate << true }
-    @service&.stop(0) unless @stopped
+    @workload&.stop(0) unless @stopped
     @server&.close
     Chaton::Jobs.stopping = false
     Chaton::Jobs.use(nil)
@@ -56,15 +56,15 @@ class ServiceTest < Minitest::Test
     GateJob.perform_async(1)
     GateJob.gate << true
     assert_equal :done, popped(GateJob.ended)
-    assert_equal [[:jobs], true], @service.status.then { |status| [status[:roles], status.key?(:jobs)] }
-    refute @service.status.key?(:web)
+    assert_equal [[:jobs], true], @workload.status.then { |status| [status[:roles], status.key?(:jobs)] }
+    refute @workload.status.key?(:web)
     assert stop(5)
   end
 
   def test_no_job_is_claimed_before_the_process_is_ready
     ready = lambda do
       GateJob.perform_async(1)
-      assert_equal [true, 0], @service.status.fetch(:jobs).values_at(:quiet, :claimed)
+      assert_equal [true, 0], @workload.status.fetch(:jobs).values_at(:quiet, :claimed)
       assert_empty GateJob.began
     end
     start([:jobs], ready: ready)
@@ -116,8 +116,8 @@ class ServiceTest < Minitest::Test
     thread = popped(GateJob.began)
     end_job_before_interrupt(thread)
     client = Thread.new { HttpClient.open(@server.addr[1]) { |http| http.get("/").body } }
-    eventually { @service.status.dig(:queue, :waiting) == 1 }
-    @service.instance_variable_get(:@roles).fetch(:jobs).give_up
+    eventually { @workload.status.dig(:queue, :waiting) == 1 }
+    @workload.instance_variable_get(:@roles).fetch(:jobs).give_up
     gate << true
     assert_equal "hello", client.value
     refute_match(/ERROR/, @output.string)
@@ -142,8 +142,8 @@ class ServiceTest < Minitest::Test
 
   def test_a_quiet_service_takes_no_more_work_and_serves_on
     start(%i[web jobs])
-    @service.quiet_intake
-    @service.quiet_intake
+    @workload.quiet_intake
+    @workload.quiet_intake
     GateJob.perform_async(1)
     HttpClient.open(@server.addr[1]) { |client| assert_equal "hello", client.get("/").body }
     assert_equal 1, Chaton::Jobs.client.native.list("queue:default", 0, 10).size
@@ -153,17 +153,17 @@ class ServiceTest < Minitest::Test
 
   def test_only_the_role_jobs_recovers_the_jobs_of_a_dead_sibling
     start([:jobs])
-    @service.recover(JSON.generate({ identity: "h:1:n", cause: nil, tickets: [1] }))
-    @service.stop(1)
+    @workload.recover(JSON.generate({ identity: "h:1:n", cause: nil, tickets: [1] }))
+    @workload.stop(1)
     @stopped = true
     start([:web])
-    @service.recover("{}")
+    @workload.recover("{}")
     assert_match(/without the role jobs/, @output.string)
   end
 
   def test_signals_from_the_store_are_handled
     start([:jobs])
-    signals = Chaton::Service::StoreSignals.new(@service, log: @log)
+    signals = Chaton::Workload::StoreSignals.new(@workload, log: @log)
     signals.call("TTIN")
     assert_match(/thread at SIGTTIN/, @output.string)
     signals.call("HUP")
@@ -197,12 +197,12 @@ class ServiceTest < Minitest::Test
                                  jobs: roles.include?(:jobs), threads: threads }, env: {}, root: ROOT)
     @server = TCPServer.new("127.0.0.1", 0) if roles.include?(:web)
     plan = plan.with(binds: [Chaton::Config::Bind.new(scheme: "tcp", host: "127.0.0.1", port: 0)]) if @server
-    Chaton::Service::Code.follow(plan, roles, log: @log)
+    Chaton::Workload::Code.follow(plan, roles, log: @log)
     @table = Chaton::Native::InFlightTable.new(1, 8)
-    context = Chaton::Service::ProcessContext.new(roles: roles, scoreboard: Chaton::Native::Scoreboard.new(1), slot: 0,
-                                                  in_flight_table: @table)
-    @service = Chaton::Service.new(plan, app: app(seen), sockets: [@server].compact, context: context, log: @log)
-    @service.start(&ready)
+    context = Chaton::Workload::ProcessContext.new(roles: roles, scoreboard: Chaton::Native::Scoreboard.new(1), slot: 0,
+                                                   in_flight_table: @table)
+    @workload = Chaton::Workload.new(plan, app: app(seen), sockets: [@server].compact, context: context, log: @log)
+    @workload.start(&ready)
   end
 
   def app(seen)
@@ -214,7 +214,7 @@ class ServiceTest < Minitest::Test
 
   def stop(deadline_s)
     @stopped = true
-    @service.stop(deadline_s)
+    @workload.stop(deadline_s)
   end
 
   public

@@ -3,7 +3,7 @@
 require_relative "../errors"
 
 module Chaton
-  class Service
+  class Workload
     # Refuses a SQLite store, or log of records, whose file is also a database of the application. The application has
     # its own copy of SQLite: when either copy closes the file, POSIX drops the locks that the other one holds on it.
     module JobsDatabase

@@ -8,7 +8,7 @@ require_relative "../web/app"
 require_relative "jobs_database"
 
 module Chaton
-  class Service
+  class Workload
     # Loads the code that a process with some roles runs: the Rack application for web, job classes for jobs,
     # consumers for streams.
     module Code

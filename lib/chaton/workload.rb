@@ -8,11 +8,11 @@ require_relative "dashboard"
 require_relative "live"
 require_relative "memory/collector"
 require_relative "memory/tracer_control"
-require_relative "service/code"
-require_relative "service/process_context"
-require_relative "service/store_signals"
-require_relative "service/web_role"
-require_relative "service/worker_commands"
+require_relative "workload/code"
+require_relative "workload/process_context"
+require_relative "workload/store_signals"
+require_relative "workload/web_role"
+require_relative "workload/worker_commands"
 require_relative "streams"
 require_relative "rails/notifications"
 require_relative "telemetry/traces"
@@ -20,7 +20,7 @@ require_relative "telemetry/traces"
 module Chaton
   # Everything one worker process runs: the pool, the support thread, and an engine for each of its roles.
   # It is started only after the fork, because it starts threads, in Rust and in Ruby.
-  class Service
+  class Workload
     # Time for pool threads to end once nothing waits any more.
     JOIN_S = 1.0
     # Time for the last spans once the time of the stop has passed.
@@ -174,10 +174,10 @@ module Chaton
       case name
       when :web then WebRole.new(@plan, app: @app, sockets: @sockets, **common)
       when :jobs
-        require_relative "service/jobs_role"
+        require_relative "workload/jobs_role"
         JobsRole.new(@plan, **common)
       when :streams
-        require_relative "service/streams_role"
+        require_relative "workload/streams_role"
         StreamsRole.new(@plan, **common)
       end
     end

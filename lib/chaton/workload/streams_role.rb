@@ -3,12 +3,12 @@
 require_relative "../streams"
 require_relative "../streams/handler"
 require_relative "../streams/native_methods"
-require_relative "service_role"
+require_relative "role"
 
 module Chaton
-  class Service
+  class Workload
     # The role streams in one process: the streams engine and the handler of its batches.
-    class StreamsRole < ServiceRole
+    class StreamsRole < Role
       # Time for consumers that were interrupted to end.
       SHUTDOWN_S = 1.0
 

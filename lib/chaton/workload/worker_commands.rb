@@ -2,11 +2,11 @@
 
 require "json"
 require_relative "../memory/tracer_control"
-require_relative "worker_reply"
+require_relative "../telemetry/reply"
 require_relative "../telemetry/backtraces"
 
 module Chaton
-  class Service
+  class Workload
     # Runs the commands that a worker gets from the supervisor, and a single process from its control socket. Called on
     # the support thread.
     class WorkerCommands
@@ -82,7 +82,7 @@ module Chaton
       end
 
       def reply(command, **answer)
-        reply = WorkerReply.new(command.fetch("reply_to"), log: @log)
+        reply = Telemetry::Reply.new(command.fetch("reply_to"), log: @log)
         reply.deliver({ worker: @tracer_control.worker, pid: Process.pid, ok: true, **answer })
       end
     end

@@ -3,14 +3,14 @@
 require_relative "../telemetry/backtraces"
 
 module Chaton
-  class Service
+  class Workload
     # Signals that were left for this process in the store, as the buttons of Sidekiq's web interface do. Called on the
     # support thread.
     class StoreSignals
-      # @param service [Service]
+      # @param workload [Workload]
       # @param log [Telemetry::Log]
-      def initialize(service, log:)
-        @service = service
+      def initialize(workload, log:)
+        @workload = workload
         @log = log
       end
 
@@ -18,7 +18,7 @@ module Chaton
       def call(name)
         @log.info("a signal was left for this process in the store", signal: name)
         case name
-        when "TSTP" then @service.quiet_intake
+        when "TSTP" then @workload.quiet_intake
         when "TTIN" then Telemetry::Backtraces.write(@log, "SIGTTIN")
         # The main thread handles it and drains.
         when "TERM", "INT" then Process.kill("TERM", Process.pid)

@@ -4,10 +4,10 @@ require "json"
 require "socket"
 
 module Chaton
-  class Service
+  module Telemetry
     # Replies to a question of `chaton profile`, `chaton top` or the dashboard, which listens on a Unix
     # socket: a line of JSON, then a body of the announced length.
-    class WorkerReply
+    class Reply
       # How long a write may block.
       WRITE_S = 10.0
 

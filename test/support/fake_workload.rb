@@ -2,9 +2,9 @@
 
 require "socket"
 
-# A service with the interface of Chaton::Service and a plain threaded HTTP/1.1 loop. Tests of fork, supervisor channel,
-# signals and stop use it without the native engine.
-class FakeService
+# A workload with the interface of Chaton::Workload and a plain threaded HTTP/1.1 loop. Tests of fork, supervisor
+# channel, signals and stop use it without the native engine.
+class FakeWorkload
   def initialize(plan, app:, sockets:, context:, log: nil)
     @plan = plan
     @app = app
@@ -78,8 +78,8 @@ class FakeService
     @lock.synchronize { @clients << thread if thread.alive? }
   end
 
-  # Serves a connection until the client closes it. When the service becomes quiet, it closes idle connections, but none
-  # in mid-request.
+  # Serves a connection until the client closes it. When the workload becomes quiet, it closes idle connections, but
+  # none in mid-request.
   def converse(client)
     while IO.select([client, @wake])&.first&.include?(client) && (line = client.gets)
       headers = []

@@ -3,12 +3,12 @@
 require "json"
 require_relative "../jobs"
 require_relative "../native"
-require_relative "service_role"
+require_relative "role"
 
 module Chaton
-  class Service
+  class Workload
     # The role jobs in one process: the jobs engine and the handler of its jobs.
-    class JobsRole < ServiceRole
+    class JobsRole < Role
       # Time for jobs that were interrupted to end.
       SHUTDOWN_S = 3.0
 

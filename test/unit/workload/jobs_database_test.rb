@@ -2,7 +2,7 @@
 
 require "test_helper"
 require "chaton/config"
-require "chaton/service/jobs_database"
+require "chaton/workload/jobs_database"
 require "fileutils"
 require "tmpdir"
 
@@ -21,7 +21,7 @@ class JobsDatabaseTest < Minitest::Test
     plan = Chaton::Config.load({ :config_file => "-", option => url }, env: {}, root: @root)
     configs = databases.each_with_index.map { |one, index| Config.new("db#{index}", one) }
     record = Class.new { define_singleton_method(:configurations) { Struct.new(:configurations).new(configs) } }
-    with_constants(record) { Chaton::Service::JobsDatabase.check(plan) }
+    with_constants(record) { Chaton::Workload::JobsDatabase.check(plan) }
   end
 
   def with_constants(record)

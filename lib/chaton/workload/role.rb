@@ -1,10 +1,10 @@
 # frozen_string_literal: true
 
 module Chaton
-  class Service
+  class Workload
     # The base of one role in one process: its engine, and the handler that runs the engine's work. A subclass defines
     # `handler`, `start`, `quiet_engine` and `give_up`.
-    class ServiceRole
+    class Role
       # @return [Object] the engine, once started
       attr_reader :engine
 

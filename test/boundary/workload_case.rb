@@ -2,16 +2,16 @@
 
 require "test_helper"
 require "chaton/config"
-require "chaton/service"
+require "chaton/workload"
 require "chaton/telemetry/log"
 require "support/http_client"
 require "socket"
 require "stringio"
 
-# Runs a service in this process, so that the boundary is under test itself:
+# Runs a workload in this process, so that the boundary is under test itself:
 # with CHATON_GC_STRESS=1 every allocation collects, from the moment a request is
 # in the application's hands until its answer has arrived, while the client waits.
-module ServiceCase
+module WorkloadCase
   STRESS = ENV.key?("CHATON_GC_STRESS")
   # Everything takes so many times as long then.
   PATIENCE = STRESS ? 50 : 1
@@ -49,7 +49,7 @@ module ServiceCase
       GC.stress = false
       yield
     ensure
-      GC.stress = stress && ServiceCase.answering
+      GC.stress = stress && WorkloadCase.answering
     end
   end
 
@@ -66,8 +66,8 @@ module ServiceCase
   end
 
   def teardown
-    ServiceCase.answering = GC.stress = false
-    @services&.each { |service, server| service.stop(0.2) && server.close }
+    WorkloadCase.answering = GC.stress = false
+    @workloads&.each { |workload, server| workload.stop(0.2) && server.close }
   end
 
   # @return [Integer] the port that serves the application
@@ -80,9 +80,10 @@ module ServiceCase
     plan = plan.with(binds: [Chaton::Config::Bind.new(scheme: "tcp", host: "127.0.0.1", port: server.addr[1])],
                      threads_min: threads[0], threads_max: threads[1], hooks: plan.hooks.merge(hooks),
                      web: plan.web.dup.tap { |fields| web.each { |name, value| fields[name] = value } }, **changes)
-    context = Chaton::Service::ProcessContext.new(roles: [:web], scoreboard: Chaton::Native::Scoreboard.new(1), slot: 0)
-    @service = Chaton::Service.new(plan, app: stressed(app), sockets: [server], context: context, log: @log).start
-    (@services ||= []) << [@service, server]
+    context = Chaton::Workload::ProcessContext.new(roles: [:web], scoreboard: Chaton::Native::Scoreboard.new(1),
+                                                   slot: 0)
+    @workload = Chaton::Workload.new(plan, app: stressed(app), sockets: [server], context: context, log: @log).start
+    (@workloads ||= []) << [@workload, server]
     server.addr[1]
   end
 
@@ -90,14 +91,14 @@ module ServiceCase
     return app unless STRESS
 
     lambda do |env|
-      ServiceCase.answering = GC.stress = true
+      WorkloadCase.answering = GC.stress = true
       app.call(env)
     end
   end
 
   # The client's own allocations are not what is tested.
   def relaxed
-    yield.tap { ServiceCase.answering = GC.stress = false }
+    yield.tap { WorkloadCase.answering = GC.stress = false }
   end
 
   # @return [RawClient::Response]
@@ -120,7 +121,7 @@ module ServiceCase
   # Waits for a condition, which the caller's time limit bounds. What a look allocates is not what is tested.
   def eventually
     loop do
-      ServiceCase.answering = GC.stress = false
+      WorkloadCase.answering = GC.stress = false
       met = yield
       return met if met
 

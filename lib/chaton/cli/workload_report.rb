@@ -6,11 +6,11 @@ require_relative "../telemetry/size"
 module Chaton
   class CLI
     # Tells in words what a server without workers does; `chaton status --json` has all counters.
-    class ServiceReport
+    class WorkloadReport
       # The classes of answers in `responses_total`.
       CLASSES = %w[1xx 2xx 3xx 4xx 5xx].freeze
 
-      # @param facts [Hash{String=>Object}] of a status's `service`
+      # @param facts [Hash{String=>Object}] of a status's `workload`
       def initialize(facts)
         @facts = facts
       end

@@ -3,15 +3,15 @@
 require "test_helper"
 require "chaton"
 require "chaton/config"
-require "chaton/service"
-require "chaton/service/code"
+require "chaton/workload"
+require "chaton/workload/code"
 require "chaton/telemetry/log"
 require "fileutils"
 require "stringio"
 require "timeout"
 require "tmpdir"
 
-# The service with the role streams, over a real log in a directory, in this process.
+# The workload with the role streams, over a real log in a directory, in this process.
 class StreamsRoleTest < Minitest::Test
   # Longest wait for anything.
   WAIT_S = 30
@@ -57,7 +57,7 @@ class StreamsRoleTest < Minitest::Test
 
   def teardown
     5.times { Events.gate << true }
-    @service&.stop(0)
+    @workload&.stop(0)
     Chaton::Streams.use(nil)
     FileUtils.remove_entry(@root)
   end
@@ -66,7 +66,7 @@ class StreamsRoleTest < Minitest::Test
     start
     Chaton.produce!("events", "a", key: "k")
     assert_equal ["a", 1], value_seen.values_at(0, 2)
-    status = @service.status
+    status = @workload.status
     assert_equal [[:streams], "app"], [status[:roles], status[:streams][:groups].first[:name]]
     assert stop(5)
     start
@@ -115,8 +115,8 @@ class StreamsRoleTest < Minitest::Test
 
   def test_a_quiet_service_fetches_no_more
     start
-    @service.quiet_intake
-    @service.quiet_intake
+    @workload.quiet_intake
+    @workload.quiet_intake
     Chaton.produce!("events", "a", key: "k")
     assert_equal 1, @output.string.scan("no more records are fetched").size
     assert stop(5)
@@ -127,7 +127,7 @@ class StreamsRoleTest < Minitest::Test
     start do
       # Durable: joining takes no longer.
       3.times { Chaton.produce!("events", "a", key: "k") }
-      groups, totals = @service.status.fetch(:streams).values_at(:groups, :totals)
+      groups, totals = @workload.status.fetch(:streams).values_at(:groups, :totals)
       assert_equal [[false], 0], [groups.map { |group| group[:connected] }, totals[:fetches]]
       assert_empty Events.seen
     end
@@ -138,7 +138,7 @@ class StreamsRoleTest < Minitest::Test
   private
 
   def start(&ready)
-    @service = nil
+    @workload = nil
     path = File.join(@root, "chaton.rb")
     File.write(path, <<~RUBY)
       streams do
@@ -149,17 +149,17 @@ class StreamsRoleTest < Minitest::Test
     RUBY
     plan = Chaton::Config.load({ config_file: path, streams: true }, env: {}, root: @root)
     plan = plan.of_process([:streams])
-    Chaton::Service::Code.load(plan, [:streams], log: @log)
-    context = Chaton::Service::ProcessContext.new(roles: [:streams], scoreboard: Chaton::Native::Scoreboard.new(1),
-                                                  slot: 0)
-    @service = Chaton::Service.new(plan, app: nil, sockets: [], context: context, log: @log)
-    @service.start(&ready)
+    Chaton::Workload::Code.load(plan, [:streams], log: @log)
+    context = Chaton::Workload::ProcessContext.new(roles: [:streams], scoreboard: Chaton::Native::Scoreboard.new(1),
+                                                   slot: 0)
+    @workload = Chaton::Workload.new(plan, app: nil, sockets: [], context: context, log: @log)
+    @workload.start(&ready)
   end
 
   def stop(deadline_s)
-    @service.stop(deadline_s)
+    @workload.stop(deadline_s)
   ensure
-    @service = nil
+    @workload = nil
   end
 
   # The first record of any partition of a topic.
