@@ -12,8 +12,8 @@ use chaton_embedded::{
 use rusqlite::{params, Connection, OptionalExtension};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 
-use crate::log::{unavailable, Ends, Extent, Kind, Position, Row};
 use crate::message::Message;
+use crate::row::{unavailable, Ends, Extent, Kind, Position, Row};
 use crate::settings::Settings;
 
 /// Longest wait for the lock between processes: a transaction takes milliseconds.

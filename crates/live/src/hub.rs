@@ -22,13 +22,12 @@ use parking_lot::{Condvar, Mutex};
 use rustc_hash::FxHashMap;
 
 use crate::client_address::counted;
-use crate::log::{unavailable, Extent, Kind, Log, Position};
+use crate::log::Log;
 use crate::message::{check_name, Message};
-use crate::position::{RequestDigest, Signer, Ticket, Verified};
+use crate::position::{RequestDigest, Signer};
+use crate::row::{unavailable, Extent, Kind, Position};
 use crate::settings::Settings;
 use crate::subscriber::{Event, Page, Subscriber};
-use crate::subscription::Subscription;
-use crate::tail;
 
 /// Bytes in the inbox above which the log is not read on: the connections' thread takes them within milliseconds.
 const INBOX_BYTES_MAX: usize = 16 << 20;
@@ -105,9 +104,6 @@ pub enum Refused {
     TooMany,
 }
 
-/// A subscription, or why there is none.
-pub type Admission = std::result::Result<Subscription, Refused>;
-
 /// The hub of one process. It belongs to the process that made it.
 pub struct Hub {
     pub(crate) log: Log,
@@ -122,13 +118,13 @@ pub struct Hub {
     /// Wakes the tail.
     pub(crate) wake_up: EventFd,
     /// Signs positions of the log that is read; none before the first subscription.
-    signer: Mutex<Option<Arc<Signer>>>,
+    pub(crate) signer: Mutex<Option<Arc<Signer>>>,
     /// Ends of subscriptions by name. Positions before them are not valid any more.
-    ends: Mutex<FxHashMap<Box<str>, u64>>,
+    pub(crate) ends: Mutex<FxHashMap<Box<str>, u64>>,
     /// The offset up to which events are passed on, and that up to which messages are deleted.
     read: AtomicU64,
-    deleted: AtomicU64,
-    is_tailing: Mutex<bool>,
+    pub(crate) deleted: AtomicU64,
+    pub(crate) is_tailing: Mutex<bool>,
     is_dispatching: AtomicBool,
     stops: AtomicBool,
     /// Counts what happens; none before the first stream.
@@ -197,7 +193,7 @@ impl Hub {
 
     /// The positions before the oldest message and behind the newest one. While the log cannot be reached, it is the last
     /// one that was read: what comes behind it is sent once that is possible.
-    fn reach(&self) -> Result<(Position, Position)> {
+    pub(crate) fn reach(&self) -> Result<(Position, Position)> {
         match self.log.extent() {
             Err(error) if error.kind == ErrorKind::Unavailable => {
                 let epoch = self.signer().ok_or(error)?.epoch;
@@ -217,72 +213,14 @@ impl Hub {
         Ok(self.log.add(&end, Kind::End).map(drop))
     }
 
-    /// The id of a page that was made from what was there at a position, or from anything that the log still keeps. With
-    /// it a client that the application lets in gets what came after it. It permits nothing by itself.
-    ///
-    /// # Errors
-    /// When the log cannot be read, or the operating system gives no thread.
-    pub fn page_id(self: &Arc<Self>, names: &[&str], at: Option<Position>) -> Result<Vec<u8>> {
-        self.open()?;
-        let (begin, _) = self.reach()?;
-        let at = at.filter(|at| at.epoch == begin.epoch).unwrap_or(begin);
-        let names: Vec<Arc<str>> = names.iter().map(|name| Arc::from(*name)).collect();
-        // It has expired from the beginning.
-        let ticket = Ticket::new(&names, RequestDigest::new([]), Some(Duration::ZERO));
-        let mut id = Vec::new();
-        if let Some(signer) = self.signer() {
-            signer.append_id(&ticket, at.offset, &mut id);
-        }
-        Ok(id)
-    }
-
-    /// Subscribes a client that the application has let in: behind the position of the last id that it got of these
-    /// names; without an id from now on, or with all that the log keeps.
-    ///
-    /// # Errors
-    /// When the log cannot be read, or the operating system gives no thread.
-    pub fn subscribe(
-        self: &Arc<Self>,
-        names: &[&str],
-        wish: &Wish<'_>,
-        client: Client,
-    ) -> Result<Admission> {
-        self.open()?;
-        let (begin, end) = self.reach()?;
-        let begin = if wish.history { begin } else { end };
-        let names: Vec<Arc<str>> = names.iter().map(|name| Arc::from(*name)).collect();
-        let known = wish.last_id.and_then(|id| self.signer()?.position(id, &names));
-        let mut ticket = Ticket::new(&names, client.request, wish.max_age);
-        ticket.set_refreshes(wish.refreshes);
-        let gap = wish.last_id.is_some() && known.is_none();
-        Ok(self.add(&names, (known.unwrap_or(begin), end.offset), gap, ticket, client.address))
-    }
-
-    /// Subscribes a client that comes back with the id of the last event that it got, if that still permits it.
-    pub fn resume(self: &Arc<Self>, id: &[u8], client: Client) -> Option<Admission> {
-        let Verified { position, names, ticket } = self.signer()?.verify(id, client.request)?;
-        let ends = self.ends.lock();
-        let has_ended = names.iter().any(|name| ends.get(&**name) > Some(&position.offset));
-        drop(ends);
-        // An end that is deleted may be behind it.
-        if has_ended || position.offset < self.deleted.load(Relaxed) {
-            return None;
-        }
-        let added = self.add(&names, (position, position.offset), false, ticket, client.address);
-        if added.is_ok() {
-            self.count(|live| &live.resumed, 1);
-        }
-        Some(added)
-    }
-
-    fn add(
-        self: &Arc<Self>,
+    /// Adds a subscriber behind a position, who may have the messages up to another one only if their names had not ended.
+    pub(crate) fn add(
+        &self,
         names: &[Arc<str>],
         (from, permitted): (Position, u64),
         gap: bool,
-        ticket: Ticket,
         client: Option<IpAddr>,
-    ) -> Admission {
+    ) -> std::result::Result<Arc<Subscriber>, Refused> {
         let key = self.next_key.fetch_add(1, Relaxed);
         let mut all = self.subscribed.lock();
         let client = client.and_then(counted);
@@ -299,7 +237,7 @@ impl Hub {
         self.show_open(all.count);
         drop(all);
         self.want(&subscriber, from);
-        Ok(Subscription::new(Arc::clone(self), subscriber, ticket, from.offset))
+        Ok(subscriber)
     }
 
     pub(crate) fn unsubscribe(&self, subscriber: &Subscriber) {
@@ -321,7 +259,7 @@ impl Hub {
         let _ = self.gauges.set(gauges);
     }
 
-    fn count(&self, counter: impl FnOnce(&LiveCounters) -> &Counter, n: usize) {
+    pub(crate) fn count(&self, counter: impl FnOnce(&LiveCounters) -> &Counter, n: usize) {
         if let Some(gauges) = self.gauges.get() {
             counter(&gauges.counters().live).fetch_add(n as u64, Relaxed);
         }
@@ -431,27 +369,8 @@ impl Subscribed {
 
 /// The side of the tail.
 impl Hub {
-    /// Opens the log and starts the thread, with the first call.
-    ///
-    /// # Errors
-    /// When the log cannot be read, or the operating system gives no thread.
-    pub fn open(self: &Arc<Self>) -> Result<()> {
-        let mut is_tailing = self.is_tailing.lock();
-        if !*is_tailing {
-            // Fails at once if the log was away a moment ago.
-            self.log.extent()?;
-            let (end, signer) = self.load()?;
-            *self.signer.lock() = Some(signer);
-            let hub = Arc::clone(self);
-            chaton_core::thread::spawn("chaton-live", move || tail::run(&hub, end))
-                .map_err(|error| unavailable(format!("no thread for event streams: {error}")))?;
-            *is_tailing = true;
-        }
-        Ok(())
-    }
-
     /// Reads what positions of the log are signed with; returns its end.
-    fn load(&self) -> Result<(Position, Arc<Signer>)> {
+    pub(crate) fn load(&self) -> Result<(Position, Arc<Signer>)> {
         let (extent, secret, ends) = self.log.secret()?;
         *self.ends.lock() = ends.into_iter().map(|(name, at)| (name.into(), at)).collect();
         self.read.store(extent.last, Relaxed);

@@ -13,12 +13,14 @@
 
 mod admissions;
 mod client_address;
+mod entrance;
 mod file_log;
 mod hub;
 mod log;
 mod message;
 mod position;
 mod redis_log;
+mod row;
 mod settings;
 mod subscriber;
 mod subscription;
@@ -26,9 +28,10 @@ mod tail;
 
 pub use admissions::Admissions;
 pub use chaton_embedded::{Error, ErrorKind, Result};
-pub use hub::{Admission, Client, Hub, Refused, Wish};
-pub use log::Position;
+pub use entrance::Admission;
+pub use hub::{Client, Hub, Refused, Wish};
 pub use message::Message;
 pub use position::RequestDigest;
+pub use row::Position;
 pub use settings::{RedisSettings, Settings, SlowClient};
 pub use subscription::{Step, Subscription};

@@ -11,7 +11,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use base64::Engine as _;
 use ring::{digest, hmac};
 
-use crate::log::Position;
+use crate::row::Position;
 
 /// Longest id that is looked at, and that is given.
 pub(crate) const ID_BYTES_MAX: usize = 256;

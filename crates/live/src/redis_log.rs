@@ -26,8 +26,8 @@ use ring::rand::{SecureRandom, SystemRandom};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 
 use crate::file_log::{FileLog, FileReader, OwnedRow};
-use crate::log::{unavailable, Ends, Extent, Kind, Position, Row};
 use crate::message::Message;
+use crate::row::{unavailable, Ends, Extent, Kind, Position, Row};
 use crate::settings::{RedisSettings, Settings};
 
 static SCRIPTS: [ScriptSource; 2] = [

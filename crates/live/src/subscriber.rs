@@ -8,7 +8,7 @@ use std::task::Waker;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::log::Position;
+use crate::row::Position;
 use crate::settings::SlowClient;
 
 /// Events that wait for one connection, which are shared with the others; further ones it reads from the log once
@@ -22,7 +22,7 @@ const QUEUE_BYTES_MAX: usize = 1 << 20;
 pub(crate) struct Event {
     /// 0: it is not in the log yet.
     pub offset: u64,
-    /// See [`crate::log::Row::kept`].
+    /// See [`crate::row::Row::kept`].
     pub kept: u64,
     pub body: Bytes,
 }
@@ -45,7 +45,7 @@ struct State {
     mode: Mode,
     /// Events up to here are in the queue, were sent, or are not for it.
     seen: Position,
-    /// The last event that it got while the log could not be reached; see [`crate::log::Row::kept`].
+    /// The last event that it got while the log could not be reached; see [`crate::row::Row::kept`].
     kept: u64,
     /// Events before those in the queue are lost.
     gap: bool,

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use chaton_embedded::Error;
 
 use crate::hub::{Hub, Item};
-use crate::log::{Extent, Position, Reader, Row};
+use crate::log::Reader;
 use crate::message::encode;
+use crate::row::{Extent, Position, Row};
 use crate::subscriber::{Event, Page, Subscriber};
 
 /// Messages read in one turn, after which pages are read too.

@@ -178,7 +178,7 @@ impl Connection {
 
     async fn serve(mut self) {
         if self.socket.is_http2() {
-            return Box::pin(self.serve_http2()).await;
+            return Box::pin(http2::serve(&mut self)).await;
         }
         let closing = loop {
             if let Err(closing) = self.serve_one().await {
@@ -188,7 +188,7 @@ impl Connection {
         match closing {
             Closing::Now => self.socket.say_end(),
             Closing::Hijacked => Box::pin(self.relay()).await,
-            Closing::Http2 => Box::pin(self.serve_http2()).await,
+            Closing::Http2 => Box::pin(http2::serve(&mut self)).await,
             Closing::Linger => self.linger().await,
             Closing::Error { response, has_head } => self.send_error(response, has_head).await,
         }

@@ -101,53 +101,51 @@ struct Http2Connection<'a> {
     guard: &'a mut ConnectionGuard,
 }
 
-impl Connection {
-    /// Serves the connection as one of HTTP/2; `unread` was read before that was known.
-    pub(super) async fn serve_http2(&mut self) {
-        let (shared, idle) = (Arc::clone(&self.shared), Arc::clone(&self.idle));
-        if self.unread.is_empty() {
-            shared.idles(&idle);
-        }
-        let budget = ConnectionBudget::new(&shared.exchanges.budget, Some(self.waker.clone()));
-        let client = Arc::new(Client {
-            listener: self.listener,
-            remote: Arc::clone(&self.remote),
-            tls: self.tls.clone(),
-            waste: Arc::new(Waste::new(shared.config.limits.http2_resets_max)),
-            window: Arc::new(ReceiveWindow::new(self.waker.clone())),
-            handed: Handed::new(&budget),
-            budget,
-            requests: AtomicUsize::new(0),
-            head_bytes: AtomicUsize::new(0),
-            connection: self.waker.clone(),
-        });
-        let end_turn = || shared.flush_submitted();
-        let (first, waste) = (self.unread.take(), Arc::clone(&client.waste));
-        let remote = Arc::clone(&self.remote);
-        let refused = |status| count_unread(&shared, &remote.address, status);
-        let transport =
-            Http2Transport::new(&mut self.socket, first, &shared, waste, &end_turn, &refused);
-        let Some(frames) = shake_hands(&shared, transport, &idle).await else { return };
-        let mut connection = Http2Connection {
-            shared: Arc::clone(&shared),
-            frames,
-            client,
-            window: window::CONNECTION_BYTES,
-            held_back: false,
-            timer: Box::pin(sleep_until(Instant::now().into())),
-            idle_since: None,
-            was_sending: false,
-            leaving: None,
-            served: 0,
-            idle,
-            guard: &mut self.guard,
-        };
-        poll_fn(|cx| connection.poll(cx)).await;
-        drop(connection);
-        // The client may still send, be it that it has read the last answers.
-        if !self.idle.must_close() {
-            self.linger().await;
-        }
+/// Serves the connection as one of HTTP/2; `unread` was read before that was known.
+pub(super) async fn serve(connection: &mut Connection) {
+    let (shared, idle) = (Arc::clone(&connection.shared), Arc::clone(&connection.idle));
+    if connection.unread.is_empty() {
+        shared.idles(&idle);
+    }
+    let budget = ConnectionBudget::new(&shared.exchanges.budget, Some(connection.waker.clone()));
+    let client = Arc::new(Client {
+        listener: connection.listener,
+        remote: Arc::clone(&connection.remote),
+        tls: connection.tls.clone(),
+        waste: Arc::new(Waste::new(shared.config.limits.http2_resets_max)),
+        window: Arc::new(ReceiveWindow::new(connection.waker.clone())),
+        handed: Handed::new(&budget),
+        budget,
+        requests: AtomicUsize::new(0),
+        head_bytes: AtomicUsize::new(0),
+        connection: connection.waker.clone(),
+    });
+    let end_turn = || shared.flush_submitted();
+    let (first, waste) = (connection.unread.take(), Arc::clone(&client.waste));
+    let remote = Arc::clone(&connection.remote);
+    let refused = |status| count_unread(&shared, &remote.address, status);
+    let transport =
+        Http2Transport::new(&mut connection.socket, first, &shared, waste, &end_turn, &refused);
+    let Some(frames) = shake_hands(&shared, transport, &idle).await else { return };
+    let mut served = Http2Connection {
+        shared: Arc::clone(&shared),
+        frames,
+        client,
+        window: window::CONNECTION_BYTES,
+        held_back: false,
+        timer: Box::pin(sleep_until(Instant::now().into())),
+        idle_since: None,
+        was_sending: false,
+        leaving: None,
+        served: 0,
+        idle,
+        guard: &mut connection.guard,
+    };
+    poll_fn(|cx| served.poll(cx)).await;
+    drop(served);
+    // The client may still send, be it that it has read the last answers.
+    if !connection.idle.must_close() {
+        connection.linger().await;
     }
 }
 
