@@ -27,6 +27,7 @@ use crate::settings::{GroupSettings, LogSettings};
 mod admin;
 mod assignor;
 mod batches;
+mod by_partition;
 mod cursor;
 mod errors;
 mod file_watch;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rusqlite::Connection;
 
 use super::group_state::{GroupState, MemberInfo};
-use super::log_dir::{parse_partition_key, Done, LogDir};
+use super::log_dir::{Done, LogDir};
 use super::{batches, errors, groups, topics};
 use crate::log::{
     self, Commit, ErrorKind, GroupDescription, LogError, MemberDescription, NewTopic, Partition,
@@ -98,8 +98,8 @@ impl log::AdminClient for LocalAdmin {
     }
 
     fn committed(&mut self, group: &str) -> Result<Vec<Commit>> {
-        let found = self.0.read(|conn| groups::committed(conn, group))?;
-        Ok(found.unwrap_or_default().into_values().collect())
+        let found = self.0.read(|conn| groups::committed(conn, group, None))?;
+        Ok(found.unwrap_or_default())
     }
 
     fn set_committed(&mut self, group: &str, commits: &[Commit]) -> Result<()> {
@@ -126,7 +126,7 @@ impl log::AdminClient for LocalAdmin {
 fn state_of(state: &GroupState) -> &'static str {
     if state.members.is_empty() {
         "Empty"
-    } else if state.owners.iter().map(|(key, owner)| (key, &owner.member)).eq(&state.target) {
+    } else if state.owners.iter().map(|(one, owner)| (one, &owner.0)).eq(state.target.iter()) {
         "Stable"
     } else {
         "PreparingRebalance"
@@ -134,23 +134,11 @@ fn state_of(state: &GroupState) -> &'static str {
 }
 
 fn members(state: &GroupState) -> Vec<MemberDescription> {
-    let owned = |id: &String| {
-        let mut keys: Vec<_> = state
-            .owners
-            .iter()
-            .filter(|(_, owner)| owner.member == *id)
-            .map(|(key, _)| key)
-            .collect();
-        keys.sort();
-        keys.into_iter()
-            .filter_map(|key| parse_partition_key(key))
-            .map(|Partition { topic, number }| format!("{topic}-{number}"))
-            .collect()
-    };
-    let describe = |(id, info): (&String, &MemberInfo)| MemberDescription {
-        id: id.clone(),
-        host: info.host.clone(),
-        partitions: owned(id),
+    let describe = |(id, info): (&String, &MemberInfo)| {
+        let number = state.number_of(id);
+        let owned = state.owners.iter().filter(|(_, owner)| Some(owner.0) == number);
+        let names = owned.map(|(Partition { topic, number }, _)| format!("{topic}-{number}"));
+        MemberDescription { id: id.clone(), host: info.host.clone(), partitions: names.collect() }
     };
     state.members.iter().map(describe).collect()
 }

@@ -1,7 +1,6 @@
 //! Reads one partition from a position on, and passes over damaged batches.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use chaton_embedded::Reader;
 use rusqlite::{params, Connection, OptionalExtension};
@@ -12,16 +11,22 @@ use super::{batches, errors, frames};
 use crate::log::{Limits, LostRecords, Partition, Position, Result};
 use crate::record::{Chunk, ChunkBuilder};
 
+/// Where a partition is read.
+#[derive(Clone, Copy)]
+pub(super) struct Source<'a> {
+    pub dir: &'a LogDir,
+    pub reader: &'a Reader,
+    pub partition: &'a Partition,
+}
+
+/// There may be very many, so the [`Source`] is not part of it.
 pub(super) struct PartitionCursor {
-    dir: Arc<LogDir>,
-    reader: Arc<Reader>,
-    partition: Partition,
     /// The partition as last seen.
     seen: PartitionRow,
     /// The offset of the next record.
     next: i64,
     /// Lost records that were passed over and are not reported yet.
-    lost: Option<LostRecords>,
+    lost: Option<Box<LostRecords>>,
 }
 
 impl PartitionCursor {
@@ -29,22 +34,16 @@ impl PartitionCursor {
     ///
     /// # Errors
     /// `UnknownTopic`; when the log cannot be read.
-    pub fn open(
-        dir: &Arc<LogDir>,
-        reader: &Arc<Reader>,
-        partition: &Partition,
-        from: Position,
-    ) -> Result<Self> {
+    pub fn open(source: Source<'_>, from: Position) -> Result<Self> {
         let seen = PartitionRow { id: 0, start: 0, next: 0, bytes: 0 };
-        let (dir, reader, partition) = (dir.clone(), reader.clone(), partition.clone());
-        let mut cursor = Self { dir, reader, partition, seen, next: 0, lost: None };
-        cursor.seek(from)?;
+        let mut cursor = Self { seen, next: 0, lost: None };
+        cursor.seek(source, from)?;
         Ok(cursor)
     }
 
     /// The lost records before the last ones that were fetched; each is returned once.
     pub fn take_lost(&mut self) -> Option<LostRecords> {
-        self.lost.take()
+        self.lost.take().map(|lost| *lost)
     }
 
     /// The log start offset, as last seen.
@@ -57,9 +56,9 @@ impl PartitionCursor {
         self.seen.next
     }
 
-    pub fn seek(&mut self, position: Position) -> Result<()> {
-        let (dir, one) = (&self.dir, &self.partition);
-        let read = dir.read_by(Some(&self.reader), |conn| {
+    pub fn seek(&mut self, source: Source<'_>, position: Position) -> Result<()> {
+        let Source { dir, reader, partition: one } = source;
+        let read = dir.read_by(Some(reader), |conn| {
             let row = topics::get_partition(conn, &dir.settings, one)?;
             let next = match position {
                 Position::Latest => row.next,
@@ -76,11 +75,9 @@ impl PartitionCursor {
     }
 
     /// The next records; `None` if there are none.
-    pub fn fetch(&mut self, limits: Limits) -> Result<Option<Chunk>> {
-        let (dir, one) = (self.dir.clone(), self.partition.clone());
-        let reader = self.reader.clone();
-        let read = dir.read_by(Some(&reader), |conn| {
-            let Some(row) = topics::named(conn, &one)? else { return Ok(None) };
+    pub fn fetch(&mut self, source: Source<'_>, limits: Limits) -> Result<Option<Chunk>> {
+        let read = source.dir.read_by(Some(source.reader), |conn| {
+            let Some(row) = topics::named(conn, source.partition)? else { return Ok(None) };
             if row.id != self.seen.id {
                 // The topic was deleted and created again.
                 self.next = row.start;
@@ -91,12 +88,12 @@ impl PartitionCursor {
             if self.next >= row.next {
                 return Ok(None);
             }
-            self.read(conn, limits).map(Some)
+            self.read(source, conn, limits).map(Some)
         })?;
         Ok(read.flatten().filter(|chunk| !chunk.is_empty()))
     }
 
-    fn read(&mut self, conn: &Connection, limits: Limits) -> Done<Chunk> {
+    fn read(&mut self, source: Source<'_>, conn: &Connection, limits: Limits) -> Done<Chunk> {
         let (row, mut chunk) = (self.seen, ChunkBuilder::default());
         let ids = batches::ids(row.id);
         let mut select = conn.prepare_cached(
@@ -111,7 +108,7 @@ impl PartitionCursor {
                 if !chunk.is_empty() {
                     break;
                 }
-                self.lose(base, "the batches before it are not there", id);
+                self.lose(source, base, "the batches before it are not there", id);
             }
             let bytes = batch.get_ref(3)?.as_blob().map_err(rusqlite::Error::from)?;
             let is_whole = crc32c::crc32c(bytes) == crc;
@@ -119,7 +116,7 @@ impl PartitionCursor {
                 break;
             }
             if !is_whole {
-                self.lose(base + count, "its checksum is wrong", id);
+                self.lose(source, base + count, "its checksum is wrong", id);
                 continue;
             }
             if !self.take(&mut chunk, bytes, base, limits) {
@@ -127,7 +124,7 @@ impl PartitionCursor {
             }
         }
         if chunk.is_empty() && self.next < row.next {
-            self.lose(row.next, "the last batches are not there", ids.start + row.next);
+            self.lose(source, row.next, "the last batches are not there", ids.start + row.next);
         }
         Ok(chunk.finish())
     }
@@ -163,9 +160,9 @@ impl PartitionCursor {
     }
 
     /// Passes over lost records up to this offset.
-    fn lose(&mut self, until: i64, what: &str, batch: i64) {
-        let why = errors::damaged(self.dir.path(), batch, &self.partition, what).message;
-        let lost = LostRecords { from: self.next, until, why };
+    fn lose(&mut self, source: Source<'_>, until: i64, what: &str, batch: i64) {
+        let why = errors::damaged(source.dir.path(), batch, source.partition, what).message;
+        let lost = Box::new(LostRecords { from: self.next, until, why });
         self.lost.get_or_insert(lost).until = until;
         self.next = until;
     }

@@ -11,14 +11,16 @@ use std::path::Path;
 use chaton_embedded::{is_free, LockPlace, OwnerLock};
 use serde::{Deserialize, Serialize};
 
-use super::assignor::{self, Subscriptions};
+use super::assignor::{self, MemberNumber};
+use super::by_partition::ByPartition;
 use super::liveness::ProcessIdentity;
-use super::log_dir::parse_partition_key;
-use crate::log::{Partition, Result};
+use crate::log::{Commit, Partition, Result};
 
 /// What a member tells the others about itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct MemberInfo {
+    /// Names it in the lists of partitions; 0 before it has joined.
+    number: MemberNumber,
     pub process: ProcessIdentity,
     pub host: String,
     pub topics: Vec<String>,
@@ -32,6 +34,7 @@ impl MemberInfo {
         let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let LockPlace { file, byte } = lock.place();
         Ok(Self {
+            number: 0,
             process: ProcessIdentity::own()?,
             host: host.trim().to_owned(),
             topics: topics.to_vec(),
@@ -54,22 +57,26 @@ impl MemberInfo {
     }
 }
 
-/// Members and partitions; a partition is named `topic/number`.
+/// Members and partitions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct GroupState {
     /// Increases with each change of the targets.
     pub generation: u64,
     pub members: BTreeMap<String, MemberInfo>,
-    pub target: BTreeMap<String, String>,
-    pub owners: BTreeMap<String, Owner>,
+    pub target: ByPartition<MemberNumber>,
+    pub owners: ByPartition<Claim>,
     /// Increases when partitions are claimed.
     pub epoch: u64,
 }
 
-/// A member, and the epoch in which it has claimed a partition.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The member that owns a partition, and the epoch in which it has claimed it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Claim(pub MemberNumber, u64);
+
+/// A member, and the last epoch of its group that it has seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Owner {
-    pub member: String,
+    member: String,
     epoch: u64,
 }
 
@@ -90,51 +97,63 @@ impl Owner {
         let (epoch, member) = text.split_once(' ').unwrap_or_default();
         Self::new(member, epoch.parse().unwrap_or(0))
     }
-
-    /// Whether it owns what this owner has claimed: a member that has claimed a partition since, which it had lost, does not
-    /// write what it began before.
-    pub fn may_write_for(&self, owner: &Self) -> bool {
-        self.member == owner.member && self.epoch >= owner.epoch
-    }
 }
 
 impl GroupState {
+    /// The number of a member.
+    pub fn number_of(&self, id: &str) -> Option<MemberNumber> {
+        self.members.get(id).map(|info| info.number)
+    }
+
+    /// Adds a member, unless it is there.
+    pub fn add(&mut self, id: &str, info: MemberInfo) {
+        if !self.members.contains_key(id) {
+            let last = self.members.values().map(|info| info.number).max();
+            let number = last.unwrap_or(0) + 1;
+            self.members.insert(id.to_owned(), MemberInfo { number, ..info });
+        }
+    }
+
     /// Removes a member and frees its partitions.
     pub fn remove(&mut self, id: &str) {
-        self.members.remove(id);
-        self.owners.retain(|_, owner| owner.member != id);
+        if let Some(MemberInfo { number, .. }) = self.members.remove(id) {
+            self.owners.retain(|_, _, owner| owner.0 != number);
+        }
     }
 
     /// Assigns the partitions of these topics to the members.
     pub fn rebalance(&mut self, partitions: &BTreeMap<String, i32>) {
-        let members: Subscriptions =
-            self.members.iter().map(|(id, info)| (id.clone(), info.topics.clone())).collect();
-        let target = assignor::assign(&members, partitions, &self.target);
+        let members = self.members.values().map(|info| (info.number, info.topics.as_slice()));
+        let target = assignor::assign(&members.collect(), partitions, &self.target);
         if target != self.target {
             self.target = target;
             self.generation += 1;
         }
     }
 
-    /// Frees partitions that this member owns and does not read. They are left
-    /// over when storing a release has failed.
-    pub fn free_unread(&mut self, id: &str, reads: impl Fn(&Partition) -> bool) {
-        self.owners.retain(|key, owner| {
-            owner.member != id || parse_partition_key(key).is_some_and(|one| reads(&one))
-        });
+    /// Frees partitions of this member that it does not read. They are left over when storing a release has failed.
+    pub fn free_unread(&mut self, id: &str, reads: impl Fn(&str, i32) -> bool) {
+        let member = self.number_of(id);
+        self.owners.retain(|topic, number, owner| Some(owner.0) != member || reads(topic, number));
     }
 
     /// Makes this member, which has seen this epoch, the owner of its targets that have no owner, and returns them.
-    pub fn claim(&mut self, id: &str, epoch: u64) -> Vec<String> {
-        let wanted = self.target.iter().filter(|(_, target)| *target == id);
-        let free: Vec<_> = wanted
-            .map(|(key, _)| key)
-            .filter(|key| !self.owners.contains_key(*key))
-            .cloned()
-            .collect();
+    pub fn claim(&mut self, id: &str, epoch: u64) -> Vec<Partition> {
+        let Some(member) = self.number_of(id) else { return Vec::new() };
+        let wanted = self.target.iter().filter(|(_, target)| **target == member);
+        let is_free = |one: &Partition| self.owners.get(&one.topic, one.number).is_none();
+        let free: Vec<_> = wanted.map(|(one, _)| one).filter(is_free).collect();
         // A damaged state begins anew, but no epoch is used again.
         self.epoch = self.epoch.max(epoch) + u64::from(!free.is_empty());
-        self.owners.extend(free.iter().map(|key| (key.clone(), Owner::new(id, self.epoch))));
+        free.iter().for_each(|one| self.owners.insert(one, Claim(member, self.epoch)));
         free
+    }
+
+    /// Whether a member owns the partition of a commit: one that has claimed a partition since, which it had lost, does
+    /// not write what it began before.
+    pub fn may_commit(&self, Owner { member, epoch }: &Owner, commit: &Commit) -> bool {
+        let number = self.number_of(member);
+        let owner = self.owners.get(&commit.topic, commit.partition);
+        owner.is_some_and(|Claim(owner, since)| Some(*owner) == number && epoch >= since)
     }
 }

@@ -6,46 +6,42 @@ use chaton_embedded::Transaction;
 use rusqlite::{params, Connection, OptionalExtension};
 
 use super::group_state::{GroupState, Owner};
-use super::log_dir::{partition_key, Done, LogDir, CHANGES};
+use super::log_dir::{Done, LogDir, CHANGES};
 use super::{errors, topics};
 use crate::log::{Commit, Partition, Result};
 
 /// The largest metadata of a commit, as in Kafka.
 const METADATA_BYTES_MAX: usize = 4096;
 
-/// The last commits by topic and partition.
-pub(super) type CommittedOffsets = BTreeMap<(String, i32), Commit>;
-
-/// The shared state as it is stored.
-pub(super) fn stored(conn: &Connection, group: &str) -> Done<Option<String>> {
+/// The shared state as it is stored; empty if there is none.
+pub(super) fn stored(conn: &Connection, group: &str) -> Done<String> {
     let mut found = conn.prepare_cached("SELECT state FROM groups WHERE name=?1")?;
-    Ok(found.query_row([group], |row| row.get(0)).optional()?)
+    Ok(found.query_row([group], |row| row.get(0)).optional()?.unwrap_or_default())
 }
 
 /// The shared state. A damaged one counts as empty: the members that are alive register again.
 pub(super) fn load(conn: &Connection, group: &str) -> Done<GroupState> {
-    let text = stored(conn, group)?;
-    Ok(text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
+    Ok(serde_json::from_str(&stored(conn, group)?).unwrap_or_default())
 }
 
-/// Changes the state with `change`, which wakes the other members if it does.
+/// Changes the state with `change`, which wakes the other members if it does; returns also the new state.
 pub(super) fn change<T>(
     tx: &Transaction<'_>,
     group: &str,
     change: impl FnOnce(&mut GroupState) -> Done<T>,
-) -> Done<T> {
-    let before = load(tx.conn, group)?;
-    let mut state = before.clone();
+) -> Done<(T, GroupState)> {
+    let before = stored(tx.conn, group)?;
+    let mut state = serde_json::from_str(&before).unwrap_or_default();
     let result = change(&mut state)?;
-    if state != before {
-        let text = serde_json::to_string(&state)
-            .unwrap_or_else(|_| unreachable!("plain maps and strings"));
+    let text =
+        serde_json::to_string(&state).unwrap_or_else(|_| unreachable!("plain maps and strings"));
+    if text != before {
         tx.conn
             .prepare_cached("INSERT OR REPLACE INTO groups(name, state) VALUES(?1, ?2)")?
             .execute([group, &text])?;
         tx.notify(CHANGES);
     }
-    Ok(result)
+    Ok((result, state))
 }
 
 /// Removes dead members from the state.
@@ -60,22 +56,16 @@ pub(super) fn remove_dead(dir: &LogDir, state: &mut GroupState) -> Result<()> {
         }
     }
     dead.iter().for_each(|id| state.remove(id));
-    let known = &state.members;
-    state.owners.retain(|_, owner| known.contains_key(&owner.member));
     Ok(())
 }
 
 /// The partition counts of all topics that members read.
-pub(super) fn partitions(
-    conn: &Connection,
-    dir: &LogDir,
-    state: &GroupState,
-) -> Done<BTreeMap<String, i32>> {
+pub(super) fn partitions(conn: &Connection, state: &GroupState) -> Done<BTreeMap<String, i32>> {
     let mut counts = BTreeMap::new();
     for name in state.members.values().flat_map(|info| &info.topics) {
         if !counts.contains_key(name) {
-            if let Some(topic) = topics::find(conn, &dir.settings, name)? {
-                counts.insert(name.clone(), topic.partitions);
+            if let Some((_, partitions)) = topics::id_and_partitions(conn, name)? {
+                counts.insert(name.clone(), partitions);
             }
         }
     }
@@ -114,16 +104,21 @@ pub(super) fn has_committed(conn: &Connection, group: &str) -> Done<bool> {
     Ok(conn.prepare_cached("SELECT 1 FROM committed WHERE name=?1 LIMIT 1")?.exists([group])?)
 }
 
-/// The commits of a group.
-pub(super) fn committed(conn: &Connection, group: &str) -> Done<CommittedOffsets> {
-    let mut select = conn.prepare_cached(
-        "SELECT t.name, p.number, c.next, c.metadata FROM committed c
-         JOIN partitions p ON p.id=c.partition JOIN topics t ON t.id=p.topic WHERE c.name=?1",
-    )?;
-    let commits = select.query_map([group], |row| {
-        let (topic, partition): (String, i32) = (row.get(0)?, row.get(1)?);
-        let (offset, metadata) = (row.get(2)?, row.get(3)?);
-        Ok(((topic.clone(), partition), Commit { topic, partition, offset, metadata }))
+/// The commits of a group, of one topic or of all, by topic and partition.
+pub(super) fn committed(
+    conn: &Connection,
+    group: &str,
+    topic: Option<&str>,
+) -> Done<Vec<Commit>> {
+    let of = if topic.is_some() { "t.name=?2" } else { "?2 IS NULL" };
+    let mut select = conn.prepare_cached(&format!(
+        "SELECT t.name, p.number, c.next, c.metadata FROM topics t CROSS JOIN partitions p ON p.topic=t.id
+         CROSS JOIN committed c ON c.name=?1 AND c.partition=p.id WHERE {of} ORDER BY 1, 2",
+    ))?;
+    let commits = select.query_map(params![group, topic], |row| {
+        let (topic, partition, offset, metadata) =
+            (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+        Ok(Commit { topic, partition, offset, metadata })
     })?;
     Ok(commits.collect::<rusqlite::Result<_>>()?)
 }
@@ -151,9 +146,5 @@ pub(super) fn others<'a>(
     member: &Owner,
     commits: &'a [Commit],
 ) -> Vec<&'a Commit> {
-    let is_other = |commit: &&Commit| {
-        let owner = state.owners.get(&partition_key(&commit.topic, commit.partition));
-        owner.is_none_or(|owner| !member.may_write_for(owner))
-    };
-    commits.iter().filter(is_other).collect()
+    commits.iter().filter(|commit| !state.may_commit(member, commit)).collect()
 }

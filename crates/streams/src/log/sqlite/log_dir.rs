@@ -14,7 +14,7 @@ use chaton_embedded::{inode, one_path, Database, Format, Reader, Settings, Trans
 use rusqlite::Connection;
 
 use super::errors;
-use crate::log::{ErrorKind, LogError, Partition, Result};
+use crate::log::{ErrorKind, LogError, Result};
 use crate::settings::LogSettings;
 
 /// Names longer than this are refused, as by Kafka.
@@ -295,17 +295,6 @@ pub(super) fn check_name(name: &str) -> Result<()> {
         )));
     }
     Ok(())
-}
-
-/// The name of a partition in a group's state: `topic/number`.
-pub(super) fn partition_key(topic: &str, number: i32) -> String {
-    format!("{topic}/{number}")
-}
-
-/// The partition that [`partition_key`] has named.
-pub(super) fn parse_partition_key(key: &str) -> Option<Partition> {
-    let (topic, number) = key.rsplit_once('/')?;
-    Some(Partition { topic: topic.into(), number: number.parse().ok()? })
 }
 
 #[cfg(test)]

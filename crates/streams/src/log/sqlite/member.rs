@@ -1,6 +1,7 @@
 //! A member of a consumer group: takes part in sharing the partitions and reads its own.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,10 +12,8 @@ use rusqlite::Connection;
 
 use super::file_watch::{FileWatch, WatchEvent, WatchId};
 use super::group_state::{GroupState, MemberInfo, Owner};
-use super::groups::{self, CommittedOffsets};
-use super::log_dir::{
-    channel_of, check_name, parse_partition_key, partition_key, Done, Failure, LogDir, CHANGES,
-};
+use super::groups;
+use super::log_dir::{channel_of, check_name, Done, Failure, LogDir, CHANGES};
 use super::process_watch::ProcessWatch;
 use super::{errors, topics};
 use crate::commit_notes::first_position;
@@ -63,8 +62,8 @@ pub(super) struct LocalMember {
     /// Held as long as it is a member.
     lock: Option<OwnerLock>,
     owned: OwnedPartitions,
-    /// The group's state and its topics, as of the last synchronisation.
-    synced_state: Vec<String>,
+    /// See [`LocalMember::state_now`], as of the last synchronisation.
+    synced_state: Option<u64>,
     /// Topics or groups have changed, perhaps these.
     may_have_changed: bool,
     /// The group has to be synchronised.
@@ -84,12 +83,10 @@ pub(super) struct LocalMember {
 
 /// What a synchronisation has found.
 struct Synced {
-    state: GroupState,
     /// Partitions that other members own by now.
     lost: Vec<Partition>,
-    /// Partitions that this member owns from now on.
-    claimed: Vec<String>,
-    committed: CommittedOffsets,
+    /// Partitions that this member owns from now on, and where it begins to read them.
+    claimed: Vec<(Assignment, Position)>,
     /// The partition counts of all topics that members read.
     partitions: BTreeMap<String, i32>,
 }
@@ -132,7 +129,7 @@ impl LocalMember {
             unwatched: None,
             processes: ProcessWatch::default(),
             lock: Some(lock),
-            synced_state: Vec::new(),
+            synced_state: None,
             may_have_changed: false,
             group_changed: true,
             records_written: false,
@@ -177,20 +174,20 @@ impl LocalMember {
         });
     }
 
-    /// The group's state and its topics: all that a synchronisation depends on but the deaths of members.
-    fn state_now(&self, conn: &Connection) -> Done<Vec<String>> {
-        let mut now = vec![groups::stored(conn, &self.settings.name)?.unwrap_or_default()];
+    /// A hash of the group's state and its topics: all that a synchronisation depends on but the deaths of members.
+    fn state_now(&self, conn: &Connection) -> Done<u64> {
+        let mut now = DefaultHasher::new();
+        groups::stored(conn, &self.settings.name)?.hash(&mut now);
         for name in &self.settings.topics {
-            let topic = topics::find(conn, &self.dir.settings, name)?;
-            now.push(topic.map(|it| format!("{} {}", it.id, it.partitions)).unwrap_or_default());
+            topics::id_and_partitions(conn, name)?.hash(&mut now);
         }
-        Ok(now)
+        Ok(now.finish())
     }
 
     /// Whether the group or its topics have changed since the last synchronisation.
     fn has_changed(&self) -> bool {
         let now = self.dir.read(|conn| self.state_now(conn));
-        !matches!(now, Ok(Some(now)) if now == self.synced_state)
+        !matches!(now, Ok(now @ Some(_)) if now == self.synced_state)
     }
 
     /// Brings the group's state up to date and adopts this member's part of it.
@@ -200,75 +197,96 @@ impl LocalMember {
         let (dir, group) = (self.dir.clone(), self.settings.name.clone());
         let this = &*self;
         // Not synced: after a reboot no member is alive.
-        let (synced, state) = dir.write_within(SHORT_LOCK_WAIT, false, |tx| {
-            let committed = groups::committed(tx.conn, &group)?;
-            let synced = groups::change(tx, &group, |state| {
-                state.members.entry(this.id.clone()).or_insert(info);
+        let ((synced, state), now) = dir.write_within(SHORT_LOCK_WAIT, false, |tx| {
+            let changed = groups::change(tx, &group, |state| {
+                state.add(&this.id, info);
                 groups::remove_dead(&this.dir, state)?;
-                state.free_unread(&this.id, |partition| this.owned.contains(partition));
-                let partitions = groups::partitions(tx.conn, &this.dir, state)?;
+                state.free_unread(&this.id, |topic, number| this.owned.contains(topic, number));
+                let partitions = groups::partitions(tx.conn, state)?;
                 state.rebalance(&partitions);
                 let lost = this.owned.lost(state, &this.id);
                 // A lost partition may be claimed again at once.
                 let claimed = state.claim(&this.id, this.epoch);
-                Ok(Synced { state: state.clone(), lost, claimed, committed, partitions })
+                let claimed = this.beginnings(tx.conn, &claimed, &partitions)?;
+                Ok(Synced { lost, claimed, partitions })
             })?;
-            Ok((synced, this.state_now(tx.conn)?))
+            Ok((changed, this.state_now(tx.conn)?))
         })?;
-        self.synced_state = state;
-        self.epoch = synced.state.epoch;
+        (self.synced_state, self.epoch) = (Some(now), state.epoch);
         self.report_unknown_topics(&synced.partitions);
-        if !self.processes.watch(synced.state.members.values().map(|info| &info.process)) {
+        if !self.processes.watch(state.members.values().map(|info| &info.process)) {
             self.group_changed = true;
         }
-        self.adopt(synced);
+        self.adopt(&state, synced);
         Ok(())
     }
 
+    /// Where this member begins to read partitions that it has claimed. They are sorted.
+    fn beginnings(
+        &self,
+        conn: &Connection,
+        claimed: &[Partition],
+        partitions: &BTreeMap<String, i32>,
+    ) -> Done<Vec<(Assignment, Position)>> {
+        let mut all = Vec::with_capacity(claimed.len());
+        for of_topic in claimed.chunk_by(|one, next| one.topic == next.topic) {
+            let topic = &*of_topic[0].topic;
+            let commits = groups::committed(conn, &self.settings.name, Some(topic))?;
+            let count = partitions.get(topic).copied().unwrap_or(0);
+            for one in of_topic {
+                let own = commits.binary_search_by_key(&one.number, |commit| commit.partition);
+                let own = own.ok().map(|at| &commits[at]);
+                let (from, metadata) = match (own, self.settings.start) {
+                    (Some(own), _) => (Position::Offset(own.offset), own.metadata.clone()),
+                    (None, Start::Earliest) => (Position::Earliest, String::new()),
+                    (None, Start::Latest) => {
+                        let notes = commits.iter().map(|it| (it.partition, it.metadata.as_str()));
+                        first_position(one.number, count, notes)
+                    }
+                };
+                let is_first = own.is_none() && self.settings.start == Start::Latest;
+                let committed = own.map(|commit| commit.offset);
+                let partition = one.clone();
+                all.push((Assignment { partition, committed, metadata, is_first }, from));
+            }
+        }
+        Ok(all)
+    }
+
     /// Starts and ends reading as the state says, and reports it.
-    fn adopt(&mut self, synced: Synced) {
-        let Synced { state, lost, claimed, committed, partitions } = synced;
+    fn adopt(&mut self, state: &GroupState, synced: Synced) {
+        let Synced { lost, claimed, .. } = synced;
         if !lost.is_empty() {
             self.owned.remove_all(&lost);
             self.pending.push(MemberEvent::Lost(lost));
         }
-        let revoked = self.owned.revoke(&state, &self.id);
+        let revoked = self.owned.revoke(state, &self.id);
         if !revoked.is_empty() {
             self.pending.push(MemberEvent::Revoked(revoked));
         }
-        let mut assigned = Vec::new();
-        for partition in claimed.iter().filter_map(|key| parse_partition_key(key)) {
-            let key = (partition.topic.to_string(), partition.number);
-            let mut commit = committed.get(&key).cloned();
-            let (from, beginning) = match (&commit, self.settings.start) {
-                (Some(commit), _) => (Position::Offset(commit.offset), None),
-                (None, Start::Earliest) => (Position::Earliest, None),
-                (None, Start::Latest) => {
-                    let own = committed.iter().filter(|((topic, _), _)| *topic == key.0);
-                    let own = own.map(|((_, number), commit)| (*number, commit.metadata.as_str()));
-                    let count = partitions.get(&key.0).copied().unwrap_or(0);
-                    let (from, metadata) = first_position(key.1, count, own);
-                    (from, Some(metadata))
-                }
-            };
-            let failed = self.owned.add(&partition, from);
-            self.pending.extend(failed.map(MemberEvent::Error));
-            let end = self.owned.end_offset(&partition);
-            if let (Some(commit), Some(end)) = (&mut commit, end) {
-                self.pending.extend(clamp(commit, end).map(MemberEvent::Error));
-            }
-            let first = beginning.and_then(|metadata| match from {
-                Position::Latest => Some((end?, metadata)),
-                _ => Some((self.owned.start_offset(&partition)?, metadata)),
-            });
-            let is_first = first.is_some();
-            let commit = commit.map(|commit| (commit.offset, commit.metadata)).or(first).unzip();
-            let (committed, metadata) = (commit.0, commit.1.unwrap_or_default());
-            assigned.push(Assignment { partition, committed, metadata, is_first });
-        }
-        if !assigned.is_empty() {
+        if !claimed.is_empty() {
+            let begun = claimed.into_iter().map(|(one, from)| self.begin(one, from));
+            let assigned = begun.collect();
             self.pending.push(MemberEvent::Assigned(assigned));
         }
+    }
+
+    /// Begins to read a partition.
+    fn begin(&mut self, mut one: Assignment, from: Position) -> Assignment {
+        let failed = self.owned.add(&one.partition, from);
+        self.pending.extend(failed.map(MemberEvent::Error));
+        let end = self.owned.end_offset(&one.partition);
+        if let Some(end) = end {
+            self.pending.extend(clamp(&mut one, end).map(MemberEvent::Error));
+        }
+        if one.is_first {
+            let is_end = from == Position::Latest;
+            one.committed = if is_end { end } else { self.owned.start_offset(&one.partition) };
+            if one.committed.is_none() {
+                (one.is_first, one.metadata) = (false, String::new());
+            }
+        }
+        one
     }
 
     /// Why the member has to join anew: the log is another one, or is not there.
@@ -419,14 +437,12 @@ impl GroupMember for LocalMember {
 
     fn release(&mut self, partitions: &[Partition]) {
         self.owned.remove_all(partitions);
-        let id = &self.id;
-        let keys: Vec<_> =
-            partitions.iter().map(|one| partition_key(&one.topic, one.number)).collect();
+        let freed: HashSet<_> = partitions.iter().map(|one| (&*one.topic, one.number)).collect();
         // If this fails, the next synchronisation frees the partitions that
         // are not read here, or reports the error.
         let _ = self.dir.write_within(SHORT_LOCK_WAIT, false, |tx| {
             groups::change(tx, &self.settings.name, |state| {
-                state.owners.retain(|key, owner| owner.member != *id || !keys.contains(key));
+                state.free_unread(&self.id, |topic, number| !freed.contains(&(topic, number)));
                 Ok(())
             })
         });
@@ -455,7 +471,7 @@ impl GroupMember for LocalMember {
         let _ = dir.write_within(dir.answer_timeout().min(timeout), false, |tx| {
             groups::change(tx, &self.settings.name, |state| {
                 state.remove(id);
-                let partitions = groups::partitions(tx.conn, dir, state)?;
+                let partitions = groups::partitions(tx.conn, state)?;
                 state.rebalance(&partitions);
                 Ok(())
             })
@@ -482,15 +498,13 @@ fn watch(dir: &LogDir, settings: &GroupSettings) -> Result<(FileWatch, Option<Wa
 
 /// Moves a commit behind the end to the end. Its records are gone, for example
 /// after a power failure with `durable` off.
-fn clamp(commit: &mut Commit, end: i64) -> Option<LogError> {
-    let Commit { topic, partition, offset, metadata } = commit;
-    if *offset <= end {
-        return None;
-    }
+fn clamp(one: &mut Assignment, end: i64) -> Option<LogError> {
+    let offset = one.committed.filter(|offset| *offset > end)?;
     let message = format!(
-        "{topic}/{partition} is committed to {offset} and ends at {end}: records are gone, or were \
-         written anew; the group goes on at {end}; seek to read from before"
+        "{} is committed to {offset} and ends at {end}: records are gone, or were \
+         written anew; the group goes on at {end}; seek to read from before",
+        one.partition
     );
-    (*offset, *metadata) = (end, String::new());
+    (one.committed, one.metadata) = (Some(end), String::new());
     Some(LogError::new(ErrorKind::Corrupt, message))
 }

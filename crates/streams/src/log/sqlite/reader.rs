@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chaton_core::event_fd::EventFd;
+use chaton_embedded::Reader;
 
-use super::cursor::PartitionCursor;
+use super::cursor::{PartitionCursor, Source};
 use super::errors;
 use super::file_watch::FileWatch;
 use super::log_dir::{channel_of, LogDir};
@@ -19,6 +20,7 @@ use crate::record::Chunk;
 pub(super) struct LocalReader {
     cursor: PartitionCursor,
     dir: Arc<LogDir>,
+    reader: Arc<Reader>,
     /// See [`LogDir::id`].
     dir_id: Option<(u64, u64)>,
     partition: Partition,
@@ -32,13 +34,15 @@ pub(super) struct LocalReader {
 
 impl LocalReader {
     pub fn open(dir: &Arc<LogDir>, partition: &Partition, from: Position) -> Result<Self> {
-        let cursor = PartitionCursor::open(dir, &dir.reader(), partition, from)?;
+        let reader = dir.reader();
+        let cursor = PartitionCursor::open(Source { dir, reader: &reader, partition }, from)?;
         let interrupter = EventFd::new().map_err(|error| {
             LogError::new(ErrorKind::Unreachable, format!("no event descriptor: {error}"))
         })?;
         Ok(Self {
             cursor,
             dir: dir.clone(),
+            reader,
             dir_id: dir.id()?,
             partition: partition.clone(),
             held: None,
@@ -58,7 +62,8 @@ impl PartitionReader for LocalReader {
                 return Err(errors::replaced(self.dir.path()));
             }
             if self.held.is_none() {
-                self.held = self.cursor.fetch(limits)?;
+                let (dir, reader, partition) = (&self.dir, &self.reader, &self.partition);
+                self.held = self.cursor.fetch(Source { dir, reader, partition }, limits)?;
             }
             if let Some(LostRecords { from, until, why }) = self.cursor.take_lost() {
                 let what =

@@ -84,6 +84,12 @@ pub(super) fn named(conn: &Connection, partition: &Partition) -> Done<Option<Par
     Ok(found.query_row(of, partition_row).optional()?)
 }
 
+/// The id of the topic of this name, and how many partitions it has, if it exists.
+pub(super) fn id_and_partitions(conn: &Connection, name: &str) -> Done<Option<(i64, i32)>> {
+    let mut found = conn.prepare_cached("SELECT id, partitions FROM topics WHERE name=?1")?;
+    Ok(found.query_row([name], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
+}
+
 /// The topic of this name, if it exists.
 pub(super) fn find(conn: &Connection, log: &LogSettings, name: &str) -> Done<Option<LocalTopic>> {
     let mut found =
