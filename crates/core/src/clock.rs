@@ -1,5 +1,6 @@
 //! The clocks: monotonic, since boot, and wall time.
 
+use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::time::{clock_gettime, ClockId};
@@ -17,6 +18,15 @@ pub fn now_ms() -> u64 {
 /// Nanoseconds since boot, including the time the machine was suspended.
 pub fn boot_ns() -> u64 {
     read_ns(ClockId::Boottime)
+}
+
+/// The id of this boot; empty where the kernel has none.
+pub fn boot_id() -> &'static str {
+    static BOOT: OnceLock<String> = OnceLock::new();
+    BOOT.get_or_init(|| {
+        let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        id.trim().to_owned()
+    })
 }
 
 /// CPU time of this process so far (ns).

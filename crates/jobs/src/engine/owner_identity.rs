@@ -4,6 +4,8 @@
 use std::fs;
 use std::io::Read;
 
+use chaton_core::clock::boot_id;
+
 /// The end of the place of a process that was asked to stop.
 const STOPPING: &str = " stopping";
 
@@ -50,7 +52,7 @@ impl OwnerIdentity {
 /// the store can only be used from this machine, so a process of another boot is dead. `ended`: the store says that
 /// the process has ended, which counts where its pid says nothing.
 pub fn is_dead(place: &str, local: bool, ended: bool) -> bool {
-    is_dead_seen_from((&boot_id(), &pid_namespace()), place, local, ended)
+    is_dead_seen_from((boot_id(), &pid_namespace()), place, local, ended)
 }
 
 /// Whether the process at `place` has crashed: it is gone with its supervisor, its machine has not been
@@ -59,7 +61,7 @@ pub fn is_dead(place: &str, local: bool, ended: bool) -> bool {
 /// a whole.
 pub fn has_crashed(place: &str, gone: bool) -> bool {
     let is_gone =
-        is_dead(place, false, false) || gone && is_elsewhere(&boot_id(), &pid_namespace(), place);
+        is_dead(place, false, false) || gone && is_elsewhere(boot_id(), &pid_namespace(), place);
     is_gone && !place.ends_with(STOPPING)
 }
 
@@ -106,11 +108,6 @@ fn start_time(pid: u32) -> Option<String> {
         return None;
     }
     fields.get(19).map(|ticks| (*ticks).to_string())
-}
-
-fn boot_id() -> String {
-    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    id.trim().to_string()
 }
 
 fn pid_namespace() -> String {

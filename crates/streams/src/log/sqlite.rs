@@ -25,6 +25,7 @@ use crate::record::OwnedRecord;
 use crate::settings::{GroupSettings, LogSettings};
 
 mod admin;
+mod age_clock;
 mod assignor;
 mod batches;
 mod by_partition;

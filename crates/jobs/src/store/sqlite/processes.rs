@@ -6,9 +6,10 @@
 //! others for dead. It restarts at each boot, so the boot id is stored with it: an owner whose last
 //! heartbeat was before the boot is dead.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
+use chaton_core::clock::boot_id;
 use chaton_embedded::LockPlace;
 use rusqlite::{params, Connection, OptionalExtension, Result};
 
@@ -26,18 +27,9 @@ fn clock_s() -> f64 {
     chaton_core::clock::now_ns() as f64 / 1e9
 }
 
-/// The id of this boot; empty where the kernel has none.
-fn boot() -> &'static str {
-    static BOOT: OnceLock<String> = OnceLock::new();
-    BOOT.get_or_init(|| {
-        let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        id.trim().to_string()
-    })
-}
-
 /// Age of a heartbeat. One of another boot is older than the lease, whatever the wall clock says.
 fn age_s(boot_then: &str, clock_then: f64, beat_at: f64, lease_s: f64) -> f64 {
-    if boot_then == boot() {
+    if boot_then == boot_id() {
         return (clock_s() - clock_then).max(0.0);
     }
     (unix_s() - beat_at).max(lease_s + DEAD_S)
@@ -52,7 +44,7 @@ pub(super) fn id_of(tx: &SqliteTransaction<'_>, identity: &str) -> Result<i64> {
         .prepare_cached(
             "INSERT INTO owners(identity, boot, clock, beat_at) VALUES(?1, ?2, ?3, ?4)",
         )?
-        .execute(params![identity, boot(), clock_s(), unix_s()])?;
+        .execute(params![identity, boot_id(), clock_s(), unix_s()])?;
     Ok(tx.conn.last_insert_rowid())
 }
 
@@ -80,7 +72,7 @@ pub(super) fn heartbeat(
     .execute(params![
         id,
         report.process_key,
-        boot(),
+        boot_id(),
         clock_s(),
         report.now_s,
         report.info,

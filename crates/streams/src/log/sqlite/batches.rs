@@ -3,10 +3,10 @@
 use chaton_embedded::Transaction;
 use rusqlite::{params, Connection, OptionalExtension};
 
-use super::log_dir::{channel_of, now_ms, Done, OFFSET_BITS};
+use super::log_dir::{channel_of, Done, LogDir, OFFSET_BITS};
 use super::topic_config::TopicConfig;
 use super::topics::{self, LocalTopic, PartitionRow};
-use super::{errors, frames};
+use super::{age_clock, errors, frames};
 use crate::record::NewRecord;
 
 /// Batches removed in one transaction, which bounds the wait of writers: 4 MB of full ones.
@@ -39,6 +39,7 @@ impl NewBatch {
 /// Appends batches to a partition and removes expired ones; returns the offset of the first record.
 pub(super) fn append<'a>(
     tx: &Transaction<'_>,
+    dir: &LogDir,
     topic: &LocalTopic,
     number: i32,
     batches: impl IntoIterator<Item = &'a NewBatch>,
@@ -46,7 +47,7 @@ pub(super) fn append<'a>(
     topic.check_partition(number)?;
     let lost = || errors::corrupt(&format!("partition {}/{number} has no row", topic.name));
     let mut row = topics::partition(tx.conn, topic.id, number)?.ok_or_else(lost)?;
-    let (first, now_ms) = (row.next, now_ms());
+    let (first, now_ms) = (row.next, age_clock::now_ms(tx, dir.now_ms())?);
     let mut insert =
         tx.conn.prepare_cached("INSERT INTO record_batches VALUES(?1, ?2, ?3, ?4, ?5, ?6)")?;
     for NewBatch { frames, count, newest_ms } in batches {

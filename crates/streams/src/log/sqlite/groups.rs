@@ -105,11 +105,7 @@ pub(super) fn has_committed(conn: &Connection, group: &str) -> Done<bool> {
 }
 
 /// The commits of a group, of one topic or of all, by topic and partition.
-pub(super) fn committed(
-    conn: &Connection,
-    group: &str,
-    topic: Option<&str>,
-) -> Done<Vec<Commit>> {
+pub(super) fn committed(conn: &Connection, group: &str, topic: Option<&str>) -> Done<Vec<Commit>> {
     let of = if topic.is_some() { "t.name=?2" } else { "?2 IS NULL" };
     let mut select = conn.prepare_cached(&format!(
         "SELECT t.name, p.number, c.next, c.metadata FROM topics t CROSS JOIN partitions p ON p.topic=t.id

@@ -7,8 +7,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
+use chaton_core::clock::wall_s;
 use chaton_core::local_disk;
 use chaton_embedded::{inode, one_path, Database, Format, Reader, Settings, Transaction};
 use rusqlite::Connection;
@@ -42,7 +43,7 @@ CREATE TABLE committed(name TEXT NOT NULL, partition INTEGER NOT NULL, next INTE
     metadata TEXT NOT NULL, PRIMARY KEY(name, partition)) WITHOUT ROWID;
 CREATE TABLE groups(name TEXT PRIMARY KEY, state TEXT NOT NULL) WITHOUT ROWID;
 ",
-    later_tables: "",
+    later_tables: "CREATE TABLE IF NOT EXISTS record_clock(boot TEXT PRIMARY KEY, ahead_ms INTEGER NOT NULL) WITHOUT ROWID;",
     // With 4 KiB a batch of 64 KiB takes half as long again to write and to read; with 16 KiB a single
     // record writes so much that checkpoints double the delay of records (decision 049).
     page_bytes: 8 << 10,
@@ -105,6 +106,9 @@ pub(super) struct LogDir {
     database: Arc<Database>,
     /// It was there, or was created here: it is not created again.
     was_there: AtomicBool,
+    /// How far a test has set the wall clock.
+    #[cfg(test)]
+    pub step_ms: std::sync::atomic::AtomicI64,
 }
 
 impl LogDir {
@@ -115,7 +119,14 @@ impl LogDir {
         let was_there = AtomicBool::new(root.is_dir());
         let lock_timeout = settings.answer_timeout;
         let database = Database::shared(&path, &FORMAT, Settings { lock_timeout, follows: true });
-        Ok(Self { root, settings: settings.clone(), database, was_there })
+        Ok(Self {
+            root,
+            settings: settings.clone(),
+            database,
+            was_there,
+            #[cfg(test)]
+            step_ms: 0.into(),
+        })
     }
 
     /// The file of these settings, which must be on a local disk.
@@ -270,15 +281,18 @@ impl LogDir {
         self.database.reader()
     }
 
+    /// Milliseconds since 1970 by the wall clock.
+    pub fn now_ms(&self) -> i64 {
+        let now_ms = (wall_s() * 1e3) as i64;
+        #[cfg(test)]
+        let now_ms = now_ms + self.step_ms.load(Ordering::Relaxed);
+        now_ms
+    }
+
     /// The longest wait for a lock by a call that waits.
     pub fn answer_timeout(&self) -> Duration {
         self.settings.answer_timeout
     }
-}
-
-/// Milliseconds since 1970.
-pub(super) fn now_ms() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as i64
 }
 
 /// Checks a topic's name by Kafka's rules.

@@ -85,7 +85,7 @@ impl Producer for LocalProducer {
         buffer.topic(slot).config.check_size(record, size)?;
         let partition = buffer.choose(slot, record)?;
         self.start_thread(&mut buffer)?;
-        if buffer.add(slot, partition, record, size, receipt) {
+        if buffer.add(slot, partition, record, size, self.0.dir.now_ms(), receipt) {
             self.0.added.notify_one();
         }
         Ok(())

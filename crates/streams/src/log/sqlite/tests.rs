@@ -60,6 +60,7 @@ impl LogFixture for Shared {
     }
 }
 
+mod clock;
 mod members;
 mod producing;
 mod recovery;

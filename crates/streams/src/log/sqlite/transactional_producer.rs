@@ -7,7 +7,7 @@ use chaton_embedded::{Enlisted, Transaction};
 
 use super::batches::{self, NewBatch};
 use super::group_state::Owner;
-use super::log_dir::{now_ms, Done, LogDir};
+use super::log_dir::{Done, LogDir};
 use super::{errors, frames, groups, topics};
 use crate::log::{Commit, LogError, Result, TransactionalProducer};
 use crate::record::OwnedRecord;
@@ -28,7 +28,7 @@ impl LocalTransactionalProducer {
 
     fn encode(&mut self, records: &[OwnedRecord]) -> Result<BatchesByPartition> {
         let mut batches = BatchesByPartition::new();
-        let now_ms = now_ms();
+        let now_ms = self.dir.now_ms();
         for record in records {
             let topic = topics::get_or_create(&self.dir, &record.topic)?;
             record.with(|record| {
@@ -72,7 +72,7 @@ impl LocalTransactionalProducer {
 fn append(tx: &Transaction<'_>, dir: &LogDir, all: &BatchesByPartition) -> Done<()> {
     for ((topic, number), batch) in all {
         let topic = topics::get(tx.conn, &dir.settings, topic)?;
-        batches::append(tx, &topic, *number, [batch])?;
+        batches::append(tx, dir, &topic, *number, [batch])?;
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use crate::log::sqlite::batches::NewBatch;
-use crate::log::sqlite::log_dir::{now_ms, LogDir};
+use crate::log::sqlite::log_dir::LogDir;
 use crate::log::sqlite::topics::LocalTopic;
 use crate::log::Result;
 use crate::receipt::{Receipt, RecordMetadata};
@@ -143,6 +143,7 @@ impl ProducerBuffer {
         partition: i32,
         record: &NewRecord<'_>,
         size: usize,
+        now_ms: i64,
         receipt: Option<(&Arc<Receipt>, usize)>,
     ) -> bool {
         let was_empty = self.pending.is_empty();
@@ -155,7 +156,7 @@ impl ProducerBuffer {
             batches.push_back(PendingBatch { slot, partition, batch, since, receipts });
         }
         if let Some(last) = batches.back_mut() {
-            last.batch.add(record, size, now_ms());
+            last.batch.add(record, size, now_ms);
             last.receipts.push(receipt.map(|(receipt, index)| (receipt.clone(), index)));
         }
         self.records += 1;

@@ -102,12 +102,14 @@ fn append_all(
     }
     let mut results = Vec::new();
     for one in taken {
-        results.push(match batches::append(tx, &topics[&one.slot], one.partition, [&one.batch]) {
-            Ok(first) => Ok(first),
-            // Nothing of it is written, and the others are.
-            Err(Failure::Log(error)) => Err(error),
-            Err(failure) => return Err(failure),
-        });
+        results.push(
+            match batches::append(tx, dir, &topics[&one.slot], one.partition, [&one.batch]) {
+                Ok(first) => Ok(first),
+                // Nothing of it is written, and the others are.
+                Err(Failure::Log(error)) => Err(error),
+                Err(failure) => return Err(failure),
+            },
+        );
     }
     Ok((results, topics))
 }
