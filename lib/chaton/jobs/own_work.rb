@@ -15,6 +15,9 @@ module Chaton
       RUNNING = :chaton_own_work
       private_constant :LONG_S, :RUNNING
 
+      # @return [Numeric] how long a transaction may be open without a line in the log (s)
+      def self.long_s = LONG_S
+
       # @return [Boolean] whether this thread runs a job in a transaction
       def self.running? = Thread.current[RUNNING] ? true : false
 
@@ -43,7 +46,7 @@ module Chaton
         Thread.current[RUNNING] = nil
         seconds = monotonic_s - began_s
         warn("its transaction was open for #{seconds.round} s: do less in a job with transaction: true") if
-          seconds > LONG_S
+          seconds > OwnWork.long_s
       end
 
       private

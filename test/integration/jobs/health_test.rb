@@ -8,20 +8,26 @@ require "support/jobs_test_case"
 class JobsHealthTest < Minitest::Test
   include JobsTest
 
-  def kind = :redis
+  def self.both(name) = each_kind(%i[redis postgres], name)
+  private_class_method :both
+
+  def kind = @kind || :redis
 
   def time_limit_s = 240
 
-  def test_jobs_are_ready_while_the_store_can_be_reached
+  both def test_jobs_are_ready_while_the_store_can_be_reached
     server = boot_jobs(config: "admin { bind \"unix://admin.sock\" }", section: "lease_s 1")
     ready(server, 200)
-    redis.kill
+    assert_includes server.check, "the configuration is valid"
+    store_server.kill
     why = ready(server, 503).reasons
     assert_match(/jobs is not ready: worker 0 cannot reach the job store; its last heartbeat was [\d.]+ s ago/, why)
-    refute_includes why, redis.port.to_s
+    refute_includes why, secret
     assert_equal 200, admin(server).get("/live").status
-    redis.start
+    assert_match(/the job store cannot be reached now/, server.check)
+    store_server.start
     ready(server, 200)
+    refute_match(/the job store cannot be reached now/, server.check)
     assert_equal 0, server.stop(timeout_s: 60)
   end
 
@@ -38,6 +44,16 @@ class JobsHealthTest < Minitest::Test
   end
 
   private
+
+  def store = kind == :postgres ? store_server.url : super
+
+  # One that may end.
+  def store_server = kind == :postgres ? (@postgres ||= start_postgres) : redis
+
+  def start_postgres = PostgresServer.new("fsync" => "off").start.tap { |server| (@stores ||= []) << server }
+
+  # What tells where the store is.
+  def secret = kind == :postgres ? store_server.dir : redis.port.to_s
 
   def admin(server) = AdminClient.new(server.path("admin.sock"))
 

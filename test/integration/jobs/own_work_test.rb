@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "test_helper"
+require "support/event_client"
 require "support/jobs_test_case"
 
 # Jobs with `options transaction: true` and their store in the application's PostgreSQL: what a job writes there and its
@@ -87,6 +88,15 @@ class OwnWorkTest < Minitest::Test
     end
   RUBY
 
+  STREAM = <<~RUBY
+    require "chaton"
+    run(lambda do |env|
+      next Chaton::EventStream.response(env, "counts") if env["QUERY_STRING"].empty?
+      Chaton.broadcast("counts", "end")
+      [204, {}, []]
+    end)
+  RUBY
+
   def setup
     super
     @postgres = PostgresServer.new("fsync" => "off").start
@@ -162,6 +172,52 @@ class OwnWorkTest < Minitest::Test
     console.run("Adds.perform_async(2)")
     drained(server, console)
     assert_equal [2, 3], [counted, server.record.count("began")]
+  end
+
+  def test_a_transaction_that_is_open_for_long_is_logged
+    server = boot_jobs("#{classes}def (Chaton::Jobs::OwnWork).long_s = 0.4\n", section: "lease_s 5")
+    console = console(server)
+    console.run("Adds.perform_async(1)")
+    jid = console.run("Adds.perform_async(2, 0.5)")
+    server.wait_line(/WARN .*job Adds #{jid}: its transaction was open for \d+ s: do less in a job with transaction/)
+    drained(server, console)
+    assert_equal [2, 1], [counted, server.log.scan("its transaction was open").size]
+    assert_equal 0, server.stop
+  end
+
+  # What "outbox: true" does not do.
+  def test_a_job_that_was_stored_with_the_rows_broadcasts_once
+    server = boot_jobs(<<~RUBY, rackup: STREAM, workers: "web: 1, jobs: 1", section: "lease_s 5")
+      #{classes}
+      class Tells
+        include Chaton::Job
+        retry_in { 0.1 }
+        def perform(id)
+          said = Chaton.broadcast("counts", "count \#{id}", key: "count-\#{id}")
+          Recorder.note(id, said.to_s)
+          raise "it is tried again" if said
+        end
+      end
+    RUBY
+    client = EventClient.new(server.port, "/").connect
+    console = console(server)
+    console.run(<<~RUBY)
+      [[1, true], [2, false], [3, true]].each do |id, kept|
+        ActiveRecord::Base.transaction do
+          add(id)
+          Tells.perform_async(id)
+          raise ActiveRecord::Rollback unless kept
+        end
+      end
+    RUBY
+    drained(server, console)
+    assert_equal [["1", "false"], ["1", "true"], ["3", "false"], ["3", "true"]],
+                 server.record.entries.map { |entry| [entry.id, entry.event] }.sort
+    server.get("/?end")
+    assert_equal ["count 1", "count 3", "end"], [*client.take(2).sort, *client.take(1)]
+    assert_equal "1|1 3|1", sql("SELECT id, value FROM counts WHERE value>0 ORDER BY id").tr("\n", " ")
+    client.close
+    assert_equal 0, server.stop
   end
 
   def test_each_is_done_once_whatever_is_killed

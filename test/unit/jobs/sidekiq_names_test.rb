@@ -2,6 +2,7 @@
 
 require "test_helper"
 require "open3"
+require_relative "../../support/postgres_server"
 require_relative "../../support/redis_server"
 
 # See support/names_case.rb.
@@ -18,6 +19,11 @@ class SidekiqNamesTest < Minitest::Test
     assert_cases redis.url
   ensure
     redis&.close
+  end
+
+  def test_sidekiqs_names_without_the_gem_on_postgres
+    server = PostgresServer.shared
+    assert_cases server.url(server.create_database)
   end
 
   private

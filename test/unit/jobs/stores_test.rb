@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "support/store_jobs"
+require_relative "../../support/postgres_server"
 require_relative "../../support/redis_server"
 
 # What a job class can ask for, from `perform_async` to its end, on each store that there is.
@@ -180,6 +181,17 @@ class RedisStoreTest < EngineCase
   end
 
   def url = SERVER.url
+end
+
+class PostgresStoreTest < EngineCase
+  include StoresTests
+
+  def setup
+    @database = PostgresServer.shared.create_database
+    super
+  end
+
+  def url = PostgresServer.shared.url(@database)
 end
 
 class SqliteStoreTest < EngineCase

@@ -24,7 +24,7 @@ end
 class NamesCase < Minitest::Test
   def setup
     @folder = Dir.mktmpdir("chaton-names")
-    url = REDIS ? STORE_URL : "sqlite://#{@folder}/jobs.db"
+    url = STORE_URL == "sqlite" ? "sqlite://#{@folder}/jobs.db" : STORE_URL
     @native = Chaton::Native::JobsClient.new(JSON.generate({ **EngineCase::STORE, url: url }))
     %w[scheduled retry dead queue:low queue:default].each { |place| @native.clear(place, 0) }
     %w[processed failed].each { |name| @native.reset_counter(name) }
