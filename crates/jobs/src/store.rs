@@ -14,6 +14,8 @@ pub mod redis;
 pub mod sqlite;
 
 mod clock;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod limiter;
 pub(crate) mod line;
 mod options;
 mod payload;

@@ -116,16 +116,15 @@ pub(super) enum Promise {
 
 /// What becomes of the first jobs of the line of a rate: each with its time, and whether it is in the schedule. And
 /// when the line is looked at next.
-pub(super) fn promises<E>(
-    waiting: impl Iterator<Item = Result<(f64, bool), E>>,
+pub(super) fn promises(
+    waiting: impl Iterator<Item = (f64, bool)>,
     rule: LimitRule,
     taken: &Taken,
     now_s: f64,
-) -> Result<(Vec<Promise>, f64), E> {
+) -> (Vec<Promise>, f64) {
     let (mut promises, mut token) = (vec![], 0);
     let (mut first, mut last) = (None::<f64>, None::<f64>);
-    for one in waiting {
-        let (at, is_there) = one?;
+    for (at, is_there) in waiting {
         if !is_there {
             let is_expected = at <= now_s && at > now_s - CALLED_S;
             promises.push(if is_expected { Promise::Stays } else { Promise::Leave });
@@ -146,7 +145,7 @@ pub(super) fn promises<E>(
         token += 1;
     }
     let missed = first.map_or(now_s, |first| first + CALLED_S);
-    Ok((promises, last.map_or(missed, |last| last.min(missed)).min(now_s + LOOK_S)))
+    (promises, last.map_or(missed, |last| last.min(missed)).min(now_s + LOOK_S))
 }
 
 #[cfg(test)]
@@ -175,10 +174,7 @@ mod tests {
         let taken = Taken::Bucket(0.75);
         // Gone; on its way; two that wait, of which the second one gets its time later.
         let waiting = [(500.0, false), (99.0, false), (500.0, true), (500.0, true)];
-        let made = |waiting: &[(f64, bool)]| {
-            let waiting = waiting.iter().map(|one| Ok::<_, ()>(*one));
-            promises(waiting, rule, &taken, 100.0).unwrap()
-        };
+        let made = |waiting: &[(f64, bool)]| promises(waiting.iter().copied(), rule, &taken, 100.0);
         let (made_now, look_at) = made(&waiting);
         assert_eq!(made_now, [Promise::Leave, Promise::Stays, Promise::At(102.500001)]);
         assert_eq!(look_at, 102.500001);

@@ -18,7 +18,6 @@ mod store;
 #[cfg(test)]
 mod tests;
 mod transaction;
-mod usage;
 mod watch;
 
 use std::path::{Path, PathBuf};

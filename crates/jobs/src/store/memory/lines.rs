@@ -1,7 +1,6 @@
 //! Jobs that ask limiters, and lines of those that were denied.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 
 use super::data::MemoryData;
 use super::limits::holder;
@@ -175,10 +174,8 @@ impl MemoryData {
         now_s: f64,
     ) -> f64 {
         let taken = self.limits.taken(behind, now_s);
-        let there = |(jid, one): &(String, Waiting)| {
-            Ok::<_, Infallible>((one.at, self.schedule.has_at(one.at, jid)))
-        };
-        let Ok((promises, look_at)) = promises(first.iter().map(there), behind.rule, &taken, now_s);
+        let there = |(jid, one): &(String, Waiting)| (one.at, self.schedule.has_at(one.at, jid));
+        let (promises, look_at) = promises(first.iter().map(there), behind.rule, &taken, now_s);
         for ((jid, one), promise) in first.iter().zip(promises) {
             match promise {
                 Promise::Leave => {

@@ -13,6 +13,7 @@ use super::rows::{know_queue, place, Rows, DEAD, QUEUE, SCHEDULED};
 use super::{batches, limits, lines};
 use crate::document::{stamped, Document};
 use crate::outcome::{Ack, BatchEvent, BatchUpdate, Outcome, SideEffects};
+use crate::store::limiter;
 use crate::store::line::{called, lines_to_look_at};
 use crate::store::options::StoreOptions;
 use crate::store::payload::{named_queue, priority_of, JobResources};
@@ -153,7 +154,7 @@ pub(super) fn ack_and_claim(
     }
     let (now_s, names) = lines_to_look_at(acks);
     for (name, always) in names {
-        let look = if always { lines::look_at } else { lines::look_if_due };
+        let look = if always { limiter::look_at } else { limiter::look_if_due };
         look(call, &name, now_s)?;
     }
     if let Some(at) = died_at {
@@ -206,7 +207,7 @@ fn apply(call: &mut Call<'_>, owner: &str, ticket: u64, effects: &SideEffects) -
         limits::unlock(call, &[key.as_str()], &[jid.as_str()])?;
     }
     if !effects.release.is_empty() {
-        let holders = [limits::holder(owner, ticket), called(&effects.jid)];
+        let holders = [limiter::holder(owner, ticket), called(&effects.jid)];
         limits::release(call, &effects.release, &holders)?;
     }
     if let Some(update) = &effects.batch {
@@ -337,16 +338,19 @@ pub(super) fn take_due(
     Ok((jobs, due))
 }
 
-/// When the next job of the schedule or the retry set is due.
-const NEXT_AT: &str = "least((SELECT min(at) FROM chaton.jobs WHERE place=2),
-    (SELECT min(at) FROM chaton.jobs WHERE place=3))";
+/// When the next job of the schedule or the retry set is due: the first of each, by its index whatever the statistics say,
+/// which `min(at)` is not.
+const NEXT_AT: &str =
+    "least((SELECT at FROM chaton.jobs WHERE place>=2 AND place=2 ORDER BY at LIMIT 1),
+    (SELECT at FROM chaton.jobs WHERE place>=2 AND place=3 ORDER BY at LIMIT 1))";
 
 fn next_at(call: &mut Call<'_>) -> Result<Option<f64>> {
     let row = call.one(&format!("SELECT {NEXT_AT}"), &[])?;
     Ok(row.and_then(|row| row.get(0)))
 }
 
-/// What is there for a watch: a statement with queues and their floors as its arguments.
+/// What is there for a watch: a statement with queues and their floors as its arguments. It needs no [`super::connection::PLANS`]: each of its
+/// parts asks for the first row of an index.
 pub(super) fn available(queues: &[&str]) -> String {
     if queues.is_empty() {
         return format!("SELECT false, {NEXT_AT}");

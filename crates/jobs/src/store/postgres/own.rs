@@ -39,7 +39,7 @@ impl OwnTransactions for PostgresStore {
             jobs.iter().filter(|job| job.at.is_none()).map(|job| job.queue).collect();
         queues.sort_unstable();
         queues.dedup();
-        self.plain(|call| {
+        self.single(|call| {
             let sql = "INSERT INTO chaton.queues(name) SELECT unnest($1) ON CONFLICT DO NOTHING";
             call.exec(sql, args![queues])
         })?;
@@ -86,7 +86,7 @@ impl OwnTransactions for PostgresStore {
     }
 
     fn announce(&mut self, queues: &[&str], outbox: bool) -> Result<()> {
-        self.plain(|call| {
+        self.single(|call| {
             queues.iter().for_each(|queue| call.tell(queue));
             if outbox {
                 call.tell_outbox();

@@ -10,9 +10,10 @@ use super::connection::{args, Call, Mode};
 use super::errors;
 use super::jobs::{is_plain, plain_tickets};
 use super::server::Server;
-use super::{advice, batches, inspect, jobs, limits, lines, outbox, owners, schema};
+use super::{advice, batches, inspect, jobs, limits, outbox, owners, schema};
 use crate::outcome::Ack;
 use crate::store::clock::unix_s;
+use crate::store::limiter;
 use crate::store::payload::{requeued, set_only};
 use crate::store::traits::{
     in_steps, no_file, Answer, Change, OwnTransactions, Query, Result, Store,
@@ -49,12 +50,12 @@ impl PostgresStore {
 
     /// One statement, or reads that need not belong together.
     pub fn single<T>(&self, op: impl FnMut(&mut Call<'_>) -> errors::Result<T>) -> Result<T> {
-        self.server.run(Mode::Planned, op)
+        self.server.run(Mode::Single, op)
     }
 
-    /// One statement that finds no rows.
-    pub fn plain<T>(&self, op: impl FnMut(&mut Call<'_>) -> errors::Result<T>) -> Result<T> {
-        self.server.run(Mode::Single, op)
+    /// The same, for what reads many rows of the jobs.
+    fn planned<T>(&self, op: impl FnMut(&mut Call<'_>) -> errors::Result<T>) -> Result<T> {
+        self.server.run(Mode::Planned, op)
     }
 
     /// A statement with one parameter that changes rows.
@@ -149,7 +150,13 @@ impl Store for PostgresStore {
         requests: &[LimitRequest<'_>],
         now_s: f64,
     ) -> Result<Vec<Grant>> {
-        self.write(|call| lines::acquire(call, owner, requests, now_s))
+        let limited = requests.iter().any(|request| !request.limits.is_empty());
+        self.write(|call| {
+            if limited {
+                limits::serialize_limits(call)?;
+            }
+            limiter::acquire(call, owner, requests, now_s)
+        })
     }
 
     fn move_due(&mut self, now_s: f64, max: usize) -> Result<DueSummary> {
@@ -194,7 +201,10 @@ impl Store for PostgresStore {
             self.looked = Some(Instant::now());
         }
         if lines_are_due {
-            self.write(|call| lines::look_at_all(call, report.now_s))?;
+            self.write(|call| {
+                limits::serialize_limits(call)?;
+                limiter::look_at_all(call, report.now_s)
+            })?;
         }
         Ok(reply)
     }
@@ -221,14 +231,14 @@ impl Store for PostgresStore {
             Query::Batch(bid) => self.single(|call| batches::status(call, bid))?.into(),
             Query::Batches(max) => self.single(|call| batches::unfinished(call, max))?.into(),
             Query::Probe() => self.single(|call| call.exec("SELECT 1", &[]))?.into(),
-            Query::Stats() => self.single(|call| inspect::stats(call, lease_s))?.into(),
+            Query::Stats() => self.planned(|call| inspect::stats(call, lease_s))?.into(),
             Query::DailyCounts(days) => vec![(0, 0); days.len()].into(),
-            Query::Queues() => self.single(|call| inspect::queues(call, unix_s()))?.into(),
+            Query::Queues() => self.planned(|call| inspect::queues(call, unix_s()))?.into(),
             Query::Processes() => self.single(|call| owners::processes(call, lease_s))?.into(),
             Query::List(from, offset, count) => {
-                self.single(|call| inspect::list(call, from, offset, count))?.into()
+                self.planned(|call| inspect::list(call, from, offset, count))?.into()
             }
-            Query::Find(jid) => self.single(|call| inspect::find(call, jid))?.into(),
+            Query::Find(jid) => self.planned(|call| inspect::find(call, jid))?.into(),
             Query::SidekiqProcesses() => Answer::Texts(vec![]),
             Query::Outbox() => Some(self.single(outbox::status)?).into(),
             Query::Advice() => self.single(advice::advice)?.into(),
@@ -241,7 +251,7 @@ impl Store for PostgresStore {
             Change::Unlock(locks) => {
                 let (keys, jids): (Vec<&str>, Vec<&str>) =
                     locks.iter().map(|lock| (lock.key, lock.jid)).unzip();
-                self.single(|call| limits::unlock(call, &keys, &jids))?.into()
+                self.planned(|call| limits::unlock(call, &keys, &jids))?.into()
             }
             Change::Forget(owner) => self.write(|call| owners::forget(call, owner))?.into(),
             Change::Pause(queue, paused) => {

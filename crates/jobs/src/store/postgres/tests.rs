@@ -14,6 +14,9 @@ use crate::store::conformance::conformance;
 use crate::store::*;
 use postgres_server::TestPostgres;
 
+/// Longer than it takes a notification to come.
+const SHORT: Duration = Duration::from_millis(300);
+
 /// A store whose database is removed when it is dropped.
 struct TemporaryStore {
     factory: Arc<dyn StoreFactory>,
@@ -72,7 +75,7 @@ fn a_store_that_does_not_listen_sees_a_push() {
     let job = NewJob { queue: "q", payload: b"{}", at: None, lock: None, bid: None };
     store.store().push(&[job]).unwrap();
     let event = watch.wait(Duration::from_secs(20)).unwrap();
-    assert_eq!(event, StoreEvent::Changed { queues: vec![], other: true });
+    assert_eq!(event, StoreEvent::Interrupted);
     assert!(watch.arm(&["q".into()]).unwrap().ready);
 }
 
@@ -116,11 +119,15 @@ fn a_job_whose_push_commits_long_after_the_others_is_claimed() {
         }
     };
     floor(&mut jobs, &mut claim);
+    // What was told so far.
+    while watch.arm(&queues).is_ok() && watch.wait(SHORT).unwrap() != StoreEvent::Timeout {}
     holder.kill().unwrap();
     holder.wait().unwrap();
     server.psql(&store.database, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(600)%' AND pid<>pg_backend_pid()");
     late.wait().unwrap();
     assert!(claim(&mut jobs).is_empty(), "it is above the floor");
+    assert!(!watch.arm(&queues).unwrap().ready, "nobody has told of it");
+    assert_eq!(watch.wait(tree::LOOK_EVERY).unwrap(), StoreEvent::Interrupted);
     assert!(watch.arm(&queues).unwrap().ready, "the watch has not found it");
     assert_eq!(claim(&mut jobs)[0].payload, b"late");
     assert!(!watch.arm(&queues).unwrap().ready);

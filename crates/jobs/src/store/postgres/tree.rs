@@ -42,7 +42,7 @@ const LINE_MAX: u64 = 64 << 20;
 const TRIES: u32 = 5;
 const TRY_PAUSE: Duration = Duration::from_millis(10);
 /// Longest time without a look for jobs of which no notification has come, as it is for a process that listens.
-pub(super) const LOOK_EVERY: Duration = Duration::from_secs(30);
+pub(super) const LOOK_EVERY: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 30 });
 /// What a member sends to be told of changes.
 const WATCH: &str = "watch";
 /// What the one that leads says when it has read a line.

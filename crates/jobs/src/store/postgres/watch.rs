@@ -92,6 +92,8 @@ pub(super) struct PostgresWatch {
     interrupt: Arc<Wake>,
     /// Jobs that were told may be below the floors.
     looks: bool,
+    /// Nothing was told for so long that what was told may have been lost.
+    doubts: bool,
 }
 
 struct Wake(Notify);
@@ -104,7 +106,8 @@ impl Interrupt for Wake {
 
 impl PostgresWatch {
     pub fn new(server: Arc<Server>) -> Self {
-        Self { server, listener: None, interrupt: Arc::new(Wake(Notify::new())), looks: true }
+        let interrupt = Arc::new(Wake(Notify::new()));
+        Self { server, listener: None, interrupt, looks: true, doubts: false }
     }
 
     /// When to look below the floors, if that is to be done.
@@ -227,24 +230,27 @@ impl StoreWatch for PostgresWatch {
             self.listener = Some(joined.map_err(|failure| failure.into_error(shown))?);
         }
         if self.looks_at().is_some_and(|at| at <= Instant::now()) {
-            server.run(Mode::Planned, |call| floors::look(call, &server.floors))?;
+            server.run(Mode::Single, |call| floors::look(call, &server.floors))?;
             self.looks = false;
         }
         let names: Vec<&str> = queues.iter().map(|name| &**name).collect();
         let from = server.floors.lock().of(&names);
-        let own = self.listener.as_ref().and_then(|it| Some((it, it.client.as_deref()?)));
-        let Some(own) = own else {
-            let sql = available(&names);
-            return server.run(Mode::Planned, |call| {
-                let row = call.one(&sql, args![names, from])?;
-                Ok(row.as_ref().map_or_else(Availability::default, read))
-            });
-        };
-        let asked = self.ask(own, &names, &from).map_err(|failure| failure.into_error(shown));
-        if asked.is_err() {
-            self.listener = None;
+        // `listen` may name another server than `store`, or another database.
+        let doubts = std::mem::take(&mut self.doubts) && server.options.listen.is_some();
+        if let Some(own) = self.listener.as_ref().and_then(|it| Some((it, it.client.as_deref()?))) {
+            let asked = self.ask(own, &names, &from).map_err(|failure| failure.into_error(shown));
+            if asked.is_err() {
+                self.listener = None;
+            }
+            if asked.is_err() || !doubts {
+                return asked;
+            }
         }
-        asked
+        let sql = available(&names);
+        server.run(Mode::Single, |call| {
+            let row = call.one(&sql, args![names, from])?;
+            Ok(row.as_ref().map_or_else(Availability::default, read))
+        })
     }
 
     fn wait(&mut self, timeout: Duration) -> Result<StoreEvent> {
@@ -269,8 +275,9 @@ impl StoreWatch for PostgresWatch {
             }
         };
         let polls = self.server.address.listen.is_none() && timeout >= POLL;
+        let is_long = timeout >= tree::LOOK_EVERY;
         // The one that leads looks for the others, too.
-        let is_told = listener.client.is_none() && timeout >= tree::LOOK_EVERY;
+        let is_told = listener.client.is_none() && is_long;
         let timeout = match (polls, is_told) {
             (true, _) => POLL,
             (false, true) => FOLLOWER_MAX,
@@ -283,12 +290,8 @@ impl StoreWatch for PostgresWatch {
                 () = tokio::time::sleep(looks.unwrap_or(timeout)) => {}
                 () = self.server.tree.changed.notified() => return StoreEvent::Interrupted,
             }
-            match (looks, polls) {
-                // To look below the floors is to be armed again.
-                (Some(_), _) => StoreEvent::Interrupted,
-                (None, true) => StoreEvent::Changed { queues: vec![], other: true },
-                (None, false) => StoreEvent::Timeout,
-            }
+            // To look below the floors is to be armed again.
+            looks.map_or(StoreEvent::Timeout, |_| StoreEvent::Interrupted)
         };
         let event = listener.runtime.block_on(async {
             tokio::select! {
@@ -299,6 +302,11 @@ impl StoreWatch for PostgresWatch {
             }
         });
         self.looks |= matches!(event, StoreEvent::Changed { .. });
+        if event == StoreEvent::Timeout && (polls || is_long) {
+            // To be armed again is one statement; to claim, after a time-out, is many.
+            (self.looks, self.doubts) = (true, true);
+            return Ok(StoreEvent::Interrupted);
+        }
         Ok(event)
     }
 

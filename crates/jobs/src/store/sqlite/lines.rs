@@ -1,22 +1,13 @@
-//! Lines of jobs behind limits: see [`crate::store::line`].
+//! The tables of limits and of the lines of jobs behind them.
 
 use rusqlite::{params, OptionalExtension, Result};
 
+use super::rows;
 use super::transaction::SqliteTransaction;
-use super::{rows, usage};
-use crate::limit::{Limit, LimitRule};
 use crate::outcome::Wait;
+use crate::store::limiter::{LimitTables, Waiting};
 use crate::store::line::*;
 use crate::store::types::JobLocation;
-
-/// A job in a line.
-struct Waiting {
-    jid: String,
-    /// The row of its entry in the schedule, and its time.
-    entry: i64,
-    at: f64,
-    queue: String,
-}
 
 /// A job joins the line of a limit that has denied it.
 pub(super) fn join(tx: &SqliteTransaction<'_>, wait: &Wait, queue: &str) -> Result<()> {
@@ -39,176 +30,182 @@ pub(super) fn join(tx: &SqliteTransaction<'_>, wait: &Wait, queue: &str) -> Resu
         .map(|_| ())
 }
 
-/// A job leaves a line. Whether it was in it.
-pub(super) fn leave(tx: &SqliteTransaction<'_>, name: &str, jid: &str) -> Result<bool> {
-    let left = tx
-        .conn
-        .prepare_cached("DELETE FROM line_jobs WHERE name=?1 AND jid=?2")?
-        .execute([name, jid])?;
-    if left > 0 {
-        remove_if_empty(tx, name)?;
-    }
-    Ok(left > 0)
-}
-
-fn remove_if_empty(tx: &SqliteTransaction<'_>, name: &str) -> Result<()> {
+fn remove_if_empty(tx: &SqliteTransaction<'_>, line: &str) -> Result<()> {
     tx.conn
         .prepare_cached(
             "DELETE FROM lines WHERE name=?1
              AND NOT EXISTS(SELECT 1 FROM line_jobs WHERE name=?1)",
         )?
-        .execute([name])
+        .execute([line])
         .map(|_| ())
 }
 
-/// How many jobs stand in the line before this place, counted up to `max`.
-pub(super) fn ahead(tx: &SqliteTransaction<'_>, name: &str, place: f64, max: u32) -> Result<usize> {
-    tx.conn
-        .prepare_cached(
-            "SELECT count(*) FROM (SELECT 1 FROM line_jobs WHERE name=?1 AND place<?2 LIMIT ?3)",
-        )?
-        .query_row(params![name, place, max], |row| Ok(row.get::<_, i64>(0)? as usize))
-}
+impl LimitTables for &SqliteTransaction<'_> {
+    type Error = rusqlite::Error;
+    type Taken = Vec<u8>;
 
-/// Looks at a line if its time has come.
-pub(super) fn look_if_due(tx: &SqliteTransaction<'_>, name: &str, now_s: f64) -> Result<()> {
-    let due = tx
-        .conn
-        .prepare_cached("SELECT 1 FROM lines WHERE name=?1 AND look_at<=?2")?
-        .exists(params![name, now_s])?;
-    if due {
-        look_at(tx, name, now_s)?;
+    fn held(&mut self, key: &str, now_s: f64) -> Result<(usize, Option<f64>)> {
+        self.conn
+            .prepare_cached("DELETE FROM slots WHERE key=?1 AND until<=?2")?
+            .execute(params![key, now_s])?;
+        self.conn
+            .prepare_cached("SELECT count(*), min(until) FROM slots WHERE key=?1")?
+            .query_row([key], |row| Ok((row.get::<_, i64>(0)? as usize, row.get(1)?)))
     }
-    Ok(())
-}
 
-/// Looks at the lines whose time has come, or cannot have been set by this clock.
-pub(super) fn look_at_all(tx: &SqliteTransaction<'_>, now_s: f64) -> Result<()> {
-    let due: Vec<String> = tx
-        .conn
-        .prepare_cached(
-            "SELECT name FROM lines WHERE look_at<=?1 OR look_at>?1+?2 ORDER BY look_at LIMIT ?3",
-        )?
-        .query_map(params![now_s, LOOK_S, LOOKS_MAX as i64], |row| row.get(0))?
-        .collect::<Result<_>>()?;
-    due.iter().try_for_each(|name| {
-        usage::set_back(tx, name, now_s)?;
-        look_at(tx, name, now_s)
-    })
-}
-
-/// Calls the first jobs of a line, as far as there are slots, or gives them their times.
-pub(super) fn look_at(tx: &SqliteTransaction<'_>, name: &str, now_s: f64) -> Result<()> {
-    let size: Option<(u32, f64)> = tx
-        .conn
-        .prepare_cached("SELECT max, span FROM lines WHERE name=?1")?
-        .query_row([name], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()?;
-    let (Some((max, span_s)), Some((kind, key))) = (size, name.split_once(':')) else {
-        return Ok(());
-    };
-    let behind = Limit { key: key.into(), rule: LimitRule::of(kind, max, span_s) };
-    let look_at = match behind.rule {
-        LimitRule::Concurrent { max, .. } => call(tx, name, (key, max), now_s)?,
-        _ => promise(tx, name, &behind, now_s)?,
-    };
-    tx.conn
-        .prepare_cached("UPDATE lines SET look_at=?2 WHERE name=?1")?
-        .execute(params![name, look_at])?;
-    remove_if_empty(tx, name)
-}
-
-/// The first jobs of a line.
-const FIRST: &str =
-    "SELECT jid, entry, at, queue FROM line_jobs WHERE name=?1 ORDER BY place, jid LIMIT ?2";
-
-impl Waiting {
-    fn read(row: &rusqlite::Row<'_>) -> Result<Self> {
-        Ok(Self { jid: row.get(0)?, entry: row.get(1)?, at: row.get(2)?, queue: row.get(3)? })
+    fn holds(&mut self, key: &str, [one, other]: [&str; 2]) -> Result<bool> {
+        self.conn
+            .prepare_cached("SELECT 1 FROM slots WHERE key=?1 AND holder IN (?2, ?3)")?
+            .exists([key, one, other])
     }
-}
 
-fn call(
-    tx: &SqliteTransaction<'_>,
-    name: &str,
-    (key, max): (&str, u32),
-    now_s: f64,
-) -> Result<f64> {
-    let (held, mut next) = usage::held(tx, key, now_s)?;
-    let mut free = (max as usize).saturating_sub(held);
-    let (mut jobs, mut read) = (vec![], 0);
-    while free > 0 && jobs.len() < CALL_MAX && read < READ_MAX {
-        let waiting: Vec<Waiting> = tx
+    fn hold(&mut self, key: &str, holder: &str, until_s: f64) -> Result<()> {
+        self.conn
+            .prepare_cached("INSERT OR REPLACE INTO slots(key, holder, until) VALUES(?1, ?2, ?3)")?
+            .execute(params![key, holder, until_s])
+            .map(|_| ())
+    }
+
+    fn release(&mut self, key: &str, holder: &str) -> Result<()> {
+        self.conn
+            .prepare_cached("DELETE FROM slots WHERE key=?1 AND holder=?2")?
+            .execute([key, holder])
+            .map(|_| ())
+    }
+
+    fn starts(&mut self, key: &str, since_s: f64, max: u32) -> Result<(usize, Vec<f64>)> {
+        self.conn
+            .prepare_cached("DELETE FROM starts WHERE key=?1 AND at<=?2")?
+            .execute(params![key, since_s])?;
+        let used: i64 = self
             .conn
-            .prepare_cached(FIRST)?
-            .query_map(params![name, free.min(CALL_MAX - jobs.len()) as i64], Waiting::read)?
+            .prepare_cached("SELECT count(*) FROM starts WHERE key=?1")?
+            .query_row([key], |row| row.get(0))?;
+        let over = (used - i64::from(max)).max(0);
+        let leaving = self
+            .conn
+            .prepare_cached("SELECT at FROM starts WHERE key=?1 ORDER BY at LIMIT ?2 OFFSET ?3")?
+            .query_map(params![key, CALL_MAX as i64, over], |row| row.get(0))?
             .collect::<Result<_>>()?;
-        if waiting.is_empty() {
-            break;
-        }
-        read += waiting.len();
-        for one in waiting {
-            leave(tx, name, &one.jid)?;
-            let Some(payload) = take(tx, &one)? else { continue };
-            // One whose queue is paused waits there, and holds nothing up.
-            if !is_paused(tx, &one.queue)? {
-                usage::hold(tx, key, &called(&one.jid), now_s + CALLED_S)?;
-                next = Some(next.unwrap_or(f64::MAX).min(now_s + CALLED_S));
-                free -= 1;
-            }
-            jobs.push((one.queue, payload));
-        }
+        Ok((used as usize, leaving))
     }
-    for (queue, payload) in jobs.iter().rev() {
-        rows::prepend(tx, queue, payload)?;
+
+    fn start(&mut self, key: &str, at_s: f64, holder: &str, until_s: f64) -> Result<()> {
+        self.conn
+            .prepare_cached(
+                "INSERT OR REPLACE INTO starts(key, at, holder, until) VALUES(?1, ?2, ?3, ?4)",
+            )?
+            .execute(params![key, at_s, holder, until_s])
+            .map(|_| ())
     }
-    Ok(next.filter(|_| free == 0).unwrap_or(now_s).min(now_s + LOOK_S))
-}
 
-/// Takes the job's entry out of the schedule, if it is still there.
-fn take(tx: &SqliteTransaction<'_>, one: &Waiting) -> Result<Option<Vec<u8>>> {
-    tx.conn
-        .prepare_cached("DELETE FROM entries WHERE id=?1 AND kind=0 AND at=?2 RETURNING payload")?
-        .query_row(params![one.entry, one.at], |row| row.get(0))
-        .optional()
-}
+    fn bucket(&mut self, key: &str) -> Result<Option<(f64, f64)>> {
+        self.conn
+            .prepare_cached("SELECT level, at FROM buckets WHERE key=?1")?
+            .query_row([key], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()
+    }
 
-fn is_paused(tx: &SqliteTransaction<'_>, queue: &str) -> Result<bool> {
-    tx.conn
-        .prepare_cached("SELECT EXISTS(SELECT 1 FROM queues WHERE name=?1 AND paused)")?
-        .query_row([queue], |row| row.get(0))
-}
+    fn fill(&mut self, key: &str, level: f64, at_s: f64, until_s: f64) -> Result<()> {
+        self.conn
+            .prepare_cached(
+                "INSERT OR REPLACE INTO buckets(key, level, at, until) VALUES(?1, ?2, ?3, ?4)",
+            )?
+            .execute(params![key, level, at_s, until_s])
+            .map(|_| ())
+    }
 
-fn promise(tx: &SqliteTransaction<'_>, name: &str, behind: &Limit, now_s: f64) -> Result<f64> {
-    let taken = usage::taken(tx, behind, now_s)?;
-    let mut exists = tx
-        .conn
-        .prepare_cached("SELECT EXISTS(SELECT 1 FROM entries WHERE id=?1 AND kind=0 AND at=?2)")?;
-    let mut select = tx.conn.prepare_cached(FIRST)?;
-    let mut first = vec![];
-    let waiting = select.query_map(params![name, READ_MAX as i64], Waiting::read)?.map(|one| {
-        let one = one?;
-        let is_there = exists.query_row(params![one.entry, one.at], |row| row.get(0))?;
-        first.push(one);
-        Ok::<_, rusqlite::Error>((first[first.len() - 1].at, is_there))
-    });
-    let (promises, look_at) = promises(waiting, behind.rule, &taken, now_s)?;
-    for (one, promise) in first.iter().zip(promises) {
-        match promise {
-            Promise::Leave => {
-                leave(tx, name, &one.jid)?;
-            }
-            Promise::At(at) => {
-                tx.notify();
-                tx.conn
-                    .prepare_cached("UPDATE entries SET at=?1 WHERE id=?2")?
-                    .execute(params![at, one.entry])?;
-                tx.conn
-                    .prepare_cached("UPDATE line_jobs SET at=?1 WHERE name=?2 AND jid=?3")?
-                    .execute(params![at, name, one.jid])?;
-            }
-            _ => {}
+    fn set_back(&mut self, table: &str, key: &str, now_s: f64) -> Result<()> {
+        self.conn
+            .prepare_cached(&format!("UPDATE {table} SET at=?2 WHERE key=?1 AND at>?2+?3"))?
+            .execute(params![key, now_s, SKEW_S])
+            .map(|_| ())
+    }
+
+    fn leave(&mut self, line: &str, jid: &str) -> Result<bool> {
+        let left = self
+            .conn
+            .prepare_cached("DELETE FROM line_jobs WHERE name=?1 AND jid=?2")?
+            .execute([line, jid])?;
+        if left > 0 {
+            remove_if_empty(self, line)?;
         }
+        Ok(left > 0)
     }
-    Ok(look_at)
+
+    fn ahead(&mut self, line: &str, place: f64, max: u32) -> Result<usize> {
+        self.conn
+            .prepare_cached(
+                "SELECT count(*) FROM (SELECT 1 FROM line_jobs WHERE name=?1 AND place<?2 LIMIT ?3)",
+            )?
+            .query_row(params![line, place, max], |row| Ok(row.get::<_, i64>(0)? as usize))
+    }
+
+    fn is_due(&mut self, line: &str, now_s: f64) -> Result<bool> {
+        self.conn
+            .prepare_cached("SELECT 1 FROM lines WHERE name=?1 AND look_at<=?2")?
+            .exists(params![line, now_s])
+    }
+
+    fn due(&mut self, now_s: f64) -> Result<Vec<String>> {
+        self.conn
+            .prepare_cached(
+                "SELECT name FROM lines WHERE look_at<=?1 OR look_at>?1+?2 ORDER BY look_at LIMIT ?3",
+            )?
+            .query_map(params![now_s, LOOK_S, LOOKS_MAX as i64], |row| row.get(0))?
+            .collect()
+    }
+
+    fn size(&mut self, line: &str) -> Result<Option<(u32, f64)>> {
+        self.conn
+            .prepare_cached("SELECT max, span FROM lines WHERE name=?1")?
+            .query_row([line], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()
+    }
+
+    fn look_next(&mut self, line: &str, at_s: f64) -> Result<()> {
+        self.conn
+            .prepare_cached("UPDATE lines SET look_at=?2 WHERE name=?1")?
+            .execute(params![line, at_s])?;
+        remove_if_empty(self, line)
+    }
+
+    fn first(&mut self, line: &str, count: usize) -> Result<Vec<Waiting>> {
+        self.conn
+            .prepare_cached(
+                "SELECT jid, entry, at, queue,
+                 EXISTS(SELECT 1 FROM entries e WHERE e.id=entry AND e.kind=0 AND e.at=l.at)
+                 FROM line_jobs l WHERE name=?1 ORDER BY place, jid LIMIT ?2",
+            )?
+            .query_map(params![line, count as i64], |row| {
+                let (jid, entry, at) = (row.get(0)?, row.get(1)?, row.get(2)?);
+                Ok(Waiting { jid, entry, at, queue: row.get(3)?, is_there: row.get(4)? })
+            })?
+            .collect()
+    }
+
+    fn take(&mut self, one: &Waiting) -> Result<Option<(Vec<u8>, bool)>> {
+        self.conn
+            .prepare_cached(
+                "DELETE FROM entries WHERE id=?1 AND kind=0 AND at=?2
+                 RETURNING payload, EXISTS(SELECT 1 FROM queues WHERE name=?3 AND paused)",
+            )?
+            .query_row(params![one.entry, one.at, one.queue], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()
+    }
+
+    fn prepend(&mut self, one: &Waiting, payload: Vec<u8>) -> Result<()> {
+        rows::prepend(self, &one.queue, &payload)
+    }
+
+    fn promise(&mut self, line: &str, one: &Waiting, at_s: f64) -> Result<()> {
+        self.notify();
+        self.conn
+            .prepare_cached("UPDATE entries SET at=?1 WHERE id=?2")?
+            .execute(params![at_s, one.entry])?;
+        self.conn
+            .prepare_cached("UPDATE line_jobs SET at=?1 WHERE name=?2 AND jid=?3")?
+            .execute(params![at_s, line, one.jid])
+            .map(|_| ())
+    }
 }

@@ -7,8 +7,9 @@ use rusqlite::{OptionalExtension, Result};
 
 use super::rows::{self, in_flight_row};
 use super::transaction::SqliteTransaction;
-use super::{batches, limits, lines, processes, usage};
+use super::{batches, limits, lines, processes};
 use crate::outcome::{Ack, Outcome};
+use crate::store::limiter::{self, LimitTables};
 use crate::store::line::{called, lines_to_look_at};
 use crate::store::options::StoreOptions;
 use crate::store::payload::{named_queue, priority_of};
@@ -90,8 +91,8 @@ fn ack_all(tx: &SqliteTransaction<'_>, owner: (&str, i64), acks: &[Ack]) -> Resu
     }
     let (now_s, names) = lines_to_look_at(acks);
     for (name, always) in names {
-        let look = if always { lines::look_at } else { lines::look_if_due };
-        look(tx, &name, now_s)?;
+        let look = if always { limiter::look_at } else { limiter::look_if_due };
+        look(&mut &*tx, &name, now_s)?;
     }
     Ok(fenced)
 }
@@ -110,8 +111,9 @@ fn ack_one(tx: &SqliteTransaction<'_>, owner: (&str, i64), ack: &Ack) -> Result<
         limits::unlock(tx, key, jid)?;
     }
     for key in &effects.release {
-        usage::release(tx, key, &usage::holder(owner.0, ack.ticket))?;
-        usage::release(tx, key, &called(&effects.jid))?;
+        for holder in [limiter::holder(owner.0, ack.ticket), called(&effects.jid)] {
+            (&mut &*tx).release(key, &holder)?;
+        }
     }
     if let Some(update) = &effects.batch {
         batches::update(tx, update)?;

@@ -9,9 +9,10 @@ use chaton_embedded::{is_free, Database, Enlisted, LockPlace, OwnerLock};
 use rusqlite::Connection;
 
 use super::transaction::SqliteTransaction;
-use super::{batches, entries, expiring, inspect, limits, lines, processes, queues, rows};
+use super::{batches, entries, expiring, inspect, limits, processes, queues, rows};
 use crate::outcome::Ack;
 use crate::store::clock::unix_s;
+use crate::store::limiter;
 use crate::store::options::StoreOptions;
 use crate::store::payload::{requeued, set_only};
 use crate::store::traits::{in_steps, no_tables, Answer, Change, Query, Result, Store};
@@ -175,7 +176,7 @@ impl Store for SqliteStore {
         requests: &[LimitRequest<'_>],
         now_s: f64,
     ) -> Result<Vec<Grant>> {
-        self.write_soon(|tx| limits::acquire(tx, owner, requests, now_s))
+        self.write_soon(|tx| limiter::acquire(&mut &*tx, owner, requests, now_s))
     }
 
     fn move_due(&mut self, now_s: f64, max: usize) -> Result<DueSummary> {
@@ -201,7 +202,7 @@ impl Store for SqliteStore {
             if cleanup {
                 expiring::remove_expired(tx)?;
             }
-            lines::look_at_all(tx, report.now_s)?;
+            limiter::look_at_all(&mut &*tx, report.now_s)?;
             let reply = processes::heartbeat(tx, report)?;
             processes::note_lock(tx, report.identity, lock.as_ref())?;
             Ok(reply)
