@@ -93,7 +93,7 @@ impl RecordLog for LocalLog {
     }
 
     fn producer(&self) -> Result<Arc<dyn Producer>> {
-        Ok(Arc::new(producer::LocalProducer::new(&self.dir)))
+        Ok(Arc::new(producer::LocalProducer::new(&self.dir, &self.delivery_errors)))
     }
 
     fn delivery_errors(&self) -> Arc<DeliveryErrors> {

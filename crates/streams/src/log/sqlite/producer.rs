@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::log_dir::LogDir;
 use super::{frames, topics};
+use crate::delivery_errors::DeliveryErrors;
 use crate::log::{ErrorKind, LogError, Producer, Result};
 use crate::receipt::Receipt;
 use crate::record::NewRecord;
@@ -20,8 +21,8 @@ pub(super) struct LocalProducer(Arc<SharedBuffer>);
 
 impl LocalProducer {
     /// A producer with an empty buffer; the first record starts its thread.
-    pub fn new(dir: &Arc<LogDir>) -> Self {
-        Self(Arc::new(SharedBuffer::new(dir)))
+    pub fn new(dir: &Arc<LogDir>, errors: &Arc<DeliveryErrors>) -> Self {
+        Self(Arc::new(SharedBuffer::new(dir, errors)))
     }
 
     fn is_full(&self, buffer: &ProducerBuffer) -> bool {

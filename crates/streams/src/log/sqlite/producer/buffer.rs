@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::delivery_errors::DeliveryErrors;
 use crate::log::sqlite::batches::NewBatch;
 use crate::log::sqlite::log_dir::LogDir;
 use crate::log::sqlite::topics::LocalTopic;
@@ -22,6 +23,7 @@ const TRANSACTION_BYTES: usize = 4 << 20;
 /// The buffer between the threads that send and the thread that writes.
 pub(super) struct SharedBuffer {
     pub dir: Arc<LogDir>,
+    pub errors: Arc<DeliveryErrors>,
     pub buffer: Mutex<ProducerBuffer>,
     /// Notified when a record is added to an empty buffer, and at the end.
     pub added: Condvar,
@@ -30,9 +32,10 @@ pub(super) struct SharedBuffer {
 }
 
 impl SharedBuffer {
-    pub fn new(dir: &Arc<LogDir>) -> Self {
+    pub fn new(dir: &Arc<LogDir>, errors: &Arc<DeliveryErrors>) -> Self {
         Self {
             dir: dir.clone(),
+            errors: errors.clone(),
             buffer: Mutex::default(),
             added: Condvar::new(),
             completed: Condvar::new(),

@@ -14,6 +14,9 @@ use crate::log::Result;
 /// The longest wait for the log's lock before it is looked which records have become too old.
 const LOCK_WAIT: Duration = Duration::from_millis(200);
 
+/// The wait after which it is said why: others write for milliseconds, and a busy disk takes less.
+const SAID_AFTER: Duration = Duration::from_secs(5);
+
 /// Topics of a transaction, by slot.
 type Topics = BTreeMap<usize, LocalTopic>;
 
@@ -52,6 +55,7 @@ fn next(shared: &SharedBuffer) -> Option<(Vec<PendingBatch>, Topics)> {
 /// again until they are too old.
 fn write(shared: &SharedBuffer, mut taken: Vec<PendingBatch>, known: &Topics) {
     let dir = &shared.dir;
+    let mut is_said = false;
     while !taken.is_empty() {
         let written = dir.wait_for_log_room().and_then(|()| {
             dir.write_within(LOCK_WAIT, true, |tx| append_all(tx, dir, &taken, known.clone()))
@@ -68,6 +72,10 @@ fn write(shared: &SharedBuffer, mut taken: Vec<PendingBatch>, known: &Topics) {
                 results
             }
             Err(Failure::Busy(error)) => {
+                if !is_said && taken.iter().any(|one| one.age() >= SAID_AFTER) {
+                    shared.errors.complain(error.clone());
+                    is_said = true;
+                }
                 let is_old = |one: &PendingBatch| one.age() >= known[&one.slot].config.lock_wait;
                 let (old, waiting): (Vec<_>, Vec<_>) =
                     std::mem::take(&mut taken).into_iter().partition(is_old);

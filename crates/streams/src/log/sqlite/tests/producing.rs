@@ -162,3 +162,34 @@ fn sqlites_log_is_copied_into_the_file_meanwhile() {
     assert_eq!(producer.flush(PATIENCE), 0);
     assert!(longest < 110 * MIB, "{} of 160 MiB", longest / MIB);
 }
+
+/// A reader that does not end its read, as one that was stopped: SQLite's log has a bound, and who waits is told why.
+#[test]
+fn producers_wait_while_a_reader_keeps_sqlites_log() {
+    const MIB: u64 = 1 << 20;
+    let place = TempLog::new();
+    let log = place.open(&|settings| settings.durable = false);
+    let hasty = place.open(&|settings| settings.delivery_timeout = MOMENT);
+    log.admin().unwrap().create(&new_topic("t", 1, &[])).unwrap();
+    let reader = rusqlite::Connection::open(place.database()).unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM topics").unwrap();
+    let producer = log.producer().unwrap();
+    let value = vec![7; MIB as usize / 2];
+    let mut sent = 0;
+    while producer.send(&record("t", &value), None).is_ok() || producer.wait_room(MOMENT * 10) {
+        sent += 1;
+        assert!(sent < 1_000, "it is bounded");
+    }
+    let path = chaton_embedded::with_suffix(&place.database(), "-wal");
+    let longest = std::fs::metadata(&path).unwrap().len();
+    assert!((256 * MIB..272 * MIB).contains(&longest), "{} MiB", longest / MIB);
+    let said = log.delivery_errors().next(PATIENCE).remove(0);
+    assert_eq!((said.records, said.error.kind), (0, ErrorKind::Unreachable));
+    assert!(said.error.message.contains("reading all the time"), "{}", said.error);
+    let error = send(&*hasty.producer().unwrap(), &record("t", b"x")).unwrap_err();
+    assert!(error.message.contains("has been reading all the time"), "{error}");
+    reader.execute_batch("COMMIT").unwrap();
+    assert_eq!(producer.flush(PATIENCE), 0);
+    send(&*hasty.producer().unwrap(), &record("t", b"x")).unwrap();
+    assert!(std::fs::metadata(&path).unwrap().len() < 272 * MIB);
+}
