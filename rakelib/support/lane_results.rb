@@ -41,10 +41,12 @@ class LaneResults
     FileUtils.cp(Dir[File.join(@fresh, "*.json")], @kept)
   end
 
-  # @return [String] the lines of the table: the newest Rails first, with the newest Ruby
+  # @return [String] the lines of the table: the newest Rails first, with the newest Ruby. Versions of Rails that only
+  #   differ in it share a line.
   def table
     lanes = Dir[File.join(@kept, "*.json")].map { |file| File.basename(file, ".json") }
-    [*HEAD, *lanes.sort_by { |lane| age(lane) }.reverse.map { |lane| row(lane) }, FLOOR].join("\n")
+    rows = lanes.sort_by { |lane| age(lane) }.reverse.group_by { |lane| alike(lane) }.values
+    [*HEAD, *rows.map { |same| row(same) }, FLOOR].join("\n")
   end
 
   # @param page [String]
@@ -59,14 +61,22 @@ class LaneResults
     %w[Rails Ruby].map { |name| Gem::Version.new(versions[name].to_s[/\A\d+(\.\d+)*/] || "0") } << lane
   end
 
-  def row(lane)
-    record = read(@kept, lane)
-    versions = record["versions"].except("rustc").map { |pair| pair.join(" ") }.join(", ")
-    passed = record["parts"].map { |name, part| "#{name} #{shown(part)}" }.join(", ")
-    at = record["parts"].values.map { |part| "`#{part["commit"]}`, #{part["date"]}" }.uniq.join("; ")
-    title = TITLES[lane] || BUILT.find { |prefix, _| lane.start_with?(prefix) }&.last || lane
-    "| #{title} | #{versions} | #{passed} | #{at} |"
+  def alike(lane)
+    lane.start_with?("rails-") ? read(@kept, lane)["versions"].except("Rails", "rustc") : lane
   end
+
+  def row(lanes)
+    records = lanes.map { |lane| read(@kept, lane) }
+    versions = records.first["versions"].except("rustc").keys.map do |name|
+      "#{name} #{records.map { |record| record["versions"][name] }.uniq.join(" and ")}"
+    end
+    parts = records.flat_map { |record| record["parts"].to_a }
+    passed = parts.map { |name, part| "#{name} #{shown(part)}" }.join(", ")
+    at = parts.map { |_, part| "`#{part["commit"]}`, #{part["date"]}" }.uniq.join("; ")
+    "| #{title(lanes.first)} | #{versions.join(", ")} | #{passed} | #{at} |"
+  end
+
+  def title(lane) = TITLES[lane] || BUILT.find { |prefix, _| lane.start_with?(prefix) }&.last || lane
 
   def shown(part)
     rest = %w[failed skipped].reject { |what| part.fetch(what, 0).zero? }

@@ -219,7 +219,9 @@ class InstrumentsTest < Minitest::Test
   def arrives(*patterns)
     patterns.each { |pattern| @endpoint.wait(pattern) }
     assert_equal 0, @server.stop(timeout_s: 60)
-    assert_empty @server.log.lines.grep(COMPLAINT).grep_v(EXPECTED)
+    # Rails' main branch may have deprecated what a release of an instrument calls.
+    theirs = /DEPRECATION WARNING: .* at #{Regexp.escape(ENV.fetch("CHATON_INSTRUMENTS"))}/
+    assert_empty @server.log.lines.grep(COMPLAINT).grep_v(Regexp.union(EXPECTED, theirs))
   ensure
     @endpoint.close
   end

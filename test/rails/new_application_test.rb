@@ -129,20 +129,23 @@ class NewApplicationTest < Minitest::Test
       root
     end
 
-    # Removes the line of each gem that cannot be had here, and says so.
+    # Removes the line of each gem that cannot be had here, takes an older one where it is there, and says so.
     def keep_gems_that_are_here(root)
       path = File.join(root, "Gemfile")
-      lost = []
-      kept = File.readlines(path).reject do |line|
+      lost, older = [], []
+      kept = File.readlines(path).filter_map do |line|
         name, version = line.match(/^\s*gem "([^"]+)"(?:, "([^"]+)")?/)&.captures
-        next unless name
+        next line if name.nil? || Gem::Specification.find_all_by_name(name, *version, ">= 0.a").any?
 
-        lost << name if Gem::Specification.find_all_by_name(name, *version, ">= 0.a").empty?
+        here = version && Gem::Specification.find_all_by_name(name).any?
+        (here ? older : lost) << name
+        line.sub(", \"#{version}\"", "") if here
       end
       File.write(path, kept.join)
       boot = File.join(root, "config/boot.rb")
       File.write(boot, File.read(boot).lines.grep_v(/bootsnap/).join) if lost.include?("bootsnap")
       puts "without #{lost.join(", ")}, which this lane does not have"
+      puts "with older releases of #{older.join(", ")} than Rails asks for" if older.any?
     end
   end
 

@@ -183,7 +183,8 @@ class StreamsTypedCommandTest < Minitest::Test
 
   def success(server, *words)
     out, err, status = server.streams_command(*words)
-    assert_equal ["", 0], [err, status], words.inspect
+    # On a busy machine long work tells how far it is.
+    assert_equal [[], 0], [err.lines.grep_v(/\A\w+: +\d+ %  /), status], words.inspect
     out
   end
 
