@@ -3,7 +3,6 @@
 # Writes a Makefile that runs `cargo build --release` and copies the library. Plain mkmf is enough for that; there is
 # no helper gem.
 #
-#   gem install chaton -- --with-features=web             build only these engines (default: all of them)
 #   gem install chaton -- --without-bundled-allocator     without the bundled jemalloc (a minute less)
 
 require "rbconfig"
@@ -20,10 +19,8 @@ require "shellwords"
 require_relative "bundled_allocator"
 require_relative "toolchain"
 
-features = with_config("features")
-
 begin
-  Toolchain.check!(streams: features.nil? || features.include?("streams"))
+  Toolchain.check!
 rescue Toolchain::Missing => e
   # mkmf's abort would refer to its log, which does not contain more.
   warn "\nChaton's native extension cannot be built.\n\n#{e.message}\n"
@@ -37,7 +34,6 @@ BUILT = "libchaton_native.so"
 INSTALLED = "chaton_native.#{RbConfig::CONFIG["DLEXT"]}".freeze
 
 cargo = [Toolchain.cargo, "build", "--locked", "--release", "--package", CRATE]
-cargo += ["--no-default-features", "--features", features] if features
 
 allocator = with_config("bundled-allocator", true)
 builder = [RbConfig.ruby, File.join(__dir__, "bundled_allocator.rb")].shelljoin

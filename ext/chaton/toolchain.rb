@@ -66,13 +66,12 @@ module Toolchain
     system("pkg-config", "--exists", "openssl", out: File::NULL, err: File::NULL) || false
   end
 
-  # @param streams [Boolean] whether the Kafka client is built, too
   # @raise [Missing] when something the build needs is not installed
-  def check!(streams: true)
+  def check!
     raise Missing, cargo_message unless cargo_ready?
     raise Missing, libclang_message unless libclang_path
     raise Missing, headers_message unless File.exist?(File.join(RbConfig::CONFIG["rubyhdrdir"].to_s, "ruby.h"))
-    raise Missing, openssl_message if streams && !openssl?
+    raise Missing, openssl_message unless openssl?
   end
 
   def cargo_message
@@ -97,7 +96,6 @@ module Toolchain
       OpenSSL was not found: the Kafka client of the Rust half of Chaton needs it for TLS and passwords.
         Debian 12:  apt-get install pkg-config libssl-dev zlib1g-dev
         elsewhere:  install OpenSSL with its headers and pkg-config, or set OPENSSL_DIR
-        without streams:  gem install chaton -- --with-features=web,jobs
     TEXT
   end
 

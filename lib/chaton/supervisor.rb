@@ -116,10 +116,10 @@ module Chaton
     end
 
     def start
-      jobs, batches = @memory.in_flight_table, @memory.batch_table
+      jobs, batches, deaths = @memory.in_flight_table, @memory.batch_table, @memory.death_table
       @worker_set = WorkerSet.new(@plan, forker: @forker, scoreboard: @memory.scoreboard, log: @log,
                                          job_recovery: jobs && JobRecovery.new(jobs, log: @log),
-                                         batch_deaths: batches && BatchDeaths.new(batches, log: @log))
+                                         batch_deaths: batches && BatchDeaths.new(batches, deaths, log: @log))
       @monitor = MemoryMonitor.new(@worker_set, @limits, every_s: @plan.memory.check_every_s, parents: method(:parents))
       @certificate_watch = CertificateWatch.new(@resources.listeners, @forkers, every_s: @plan.web.tls_reload_s)
       @controller = controller

@@ -105,7 +105,8 @@ module Chaton
       memory = @context.memory
       context = Workload::ProcessContext.new(roles: @roles, index: @index, scoreboard: memory&.scoreboard,
                                              slot: @scoreboard_slot, in_flight_table: memory&.in_flight_table,
-                                             batch_table: memory&.batch_table, channel: @channel)
+                                             batch_table: memory&.batch_table, death_table: memory&.death_table,
+                                             channel: @channel)
       (@context.workload || Workload).new(@plan, app: app, sockets: @context.sockets, context: context, log: @log)
     end
 

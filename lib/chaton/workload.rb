@@ -29,7 +29,7 @@ module Chaton
     RELAYS = 2
     private_constant :RELAYS
 
-    # The class of {Native} that each role's work has; the extension may have been built without one of them.
+    # The class of {Native} that each role's work has.
     WORK_CLASSES = { jobs: :Job, streams: :Batch }.freeze
 
     # @param plan [Config::Plan]

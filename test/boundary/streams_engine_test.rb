@@ -174,7 +174,7 @@ class StreamsEngineTest < Minitest::Test
   def start(keywords = "")
     @native_pool = pool(document(keywords))
     @pool_thread = @native_pool.enter
-    @engine = Chaton::Native::Streams.start(@native_pool, client, [], nil).tap(&:resume)
+    @engine = Chaton::Native::Streams.start(@native_pool, client, [], nil, nil).tap(&:resume)
   end
 
   def stop
@@ -188,7 +188,7 @@ class StreamsEngineTest < Minitest::Test
 
   def engine_refused(document)
     pool = pool(JSON.generate(document))
-    assert_raises(ArgumentError) { Chaton::Native::Streams.start(pool, client, [], nil) }.message
+    assert_raises(ArgumentError) { Chaton::Native::Streams.start(pool, client, [], nil, nil) }.message
   ensure
     pool&.shut
   end

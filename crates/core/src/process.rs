@@ -3,6 +3,7 @@
 
 pub mod channel;
 pub mod counters;
+pub mod deaths;
 pub mod events;
 pub mod in_flight;
 pub mod late_reports;

@@ -6,20 +6,15 @@ use std::sync::Arc;
 pub mod conformance;
 #[cfg(test)]
 pub mod memory;
-#[cfg(feature = "postgres")]
 pub mod postgres;
-#[cfg(feature = "redis")]
 pub mod redis;
-#[cfg(feature = "sqlite")]
 pub mod sqlite;
 
 mod clock;
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod limiter;
 pub(crate) mod line;
 mod options;
 mod payload;
-#[cfg(any(feature = "redis", feature = "sqlite"))]
 mod poll;
 mod traits;
 mod types;
@@ -43,12 +38,9 @@ pub fn open(options: &StoreOptions) -> Result<Arc<dyn StoreFactory>> {
     match scheme {
         #[cfg(test)]
         "memory" => memory::factory(options),
-        #[cfg(feature = "sqlite")]
         "sqlite" => sqlite::factory(options),
-        #[cfg(feature = "redis")]
         "redis" | "rediss" | "valkey" | "valkeys" | "redis+sentinel" | "rediss+sentinel"
         | "unix" => redis::factory(options),
-        #[cfg(feature = "postgres")]
         "postgres" | "postgresql" => postgres::factory(options),
         _ => Err(StoreError::refused(format!(
             "store {:?}: unknown kind; use sqlite://PATH, redis://HOST:PORT/DB, rediss://, \

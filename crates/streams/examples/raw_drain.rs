@@ -4,7 +4,6 @@
 //! prints one line of JSON: their number, the seconds from the first batch to
 //! the last one, and the processor time of the whole process in between.
 
-#[cfg(feature = "kafka")]
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let [brokers, topic, group, records, batch] = &words[..] else {
@@ -19,13 +18,6 @@ fn main() {
     );
 }
 
-#[cfg(not(feature = "kafka"))]
-fn main() {
-    eprintln!("raw_drain needs the feature kafka");
-    std::process::exit(2);
-}
-
-#[cfg(feature = "kafka")]
 mod raw {
     use std::ffi::{CStr, CString};
     use std::ptr;

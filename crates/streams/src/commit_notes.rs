@@ -53,7 +53,6 @@ pub(crate) fn with_beginning(mut metadata: String, partitions: Option<i32>) -> S
 }
 
 /// The metadata with the number of its transaction.
-#[cfg(feature = "kafka")]
 pub(crate) fn with_transaction(metadata: &str, number: u64) -> String {
     format!("{metadata}{TRANSACTION}{number:x}")
 }
@@ -85,7 +84,6 @@ mod tests {
         }
     }
 
-    #[cfg(feature = "kafka")]
     #[test]
     fn notes_come_off_again() {
         let noted =

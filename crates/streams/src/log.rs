@@ -18,7 +18,6 @@ use crate::settings::{GroupSettings, LogSettings};
 
 #[cfg(any(test, feature = "test-support"))]
 pub mod conformance;
-#[cfg(feature = "kafka")]
 pub mod kafka;
 pub mod sqlite;
 
@@ -461,7 +460,6 @@ pub fn open(settings: &LogSettings) -> Result<Arc<dyn RecordLog>> {
     if is_embedded(address) {
         return Ok(Arc::new(sqlite::LocalLog::open(settings)?));
     }
-    #[cfg(feature = "kafka")]
     if address.starts_with("kafka://") || address.starts_with("kafka+ssl://") {
         return Ok(Arc::new(kafka::KafkaLog::open(settings)?));
     }

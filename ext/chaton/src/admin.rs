@@ -1,20 +1,14 @@
 //! `Chaton::Native::Admin`: the admin endpoint, as a process or on a thread, and
 //! `Chaton::Native::Dashboard`: its page in an application.
 
-#[cfg(feature = "jobs")]
 mod store;
 
-#[cfg(not(feature = "jobs"))]
-use chaton_admin::dashboard::stored_jobs::JobSource;
 use chaton_admin::dashboard::{MountedDashboard, MountedRequest};
-#[cfg(not(feature = "jobs"))]
-use chaton_admin::queues::QueueSource;
 use chaton_admin::server::{run_process, AdminThread};
 use chaton_admin::state::State;
 use chaton_admin::{Config, HEADERS};
 use chaton_core::process::scoreboard::Scoreboard;
 use magnus::{function, method, prelude::*, Error, RHash, RModule, Ruby};
-#[cfg(feature = "jobs")]
 use store::open;
 
 use crate::error;
@@ -67,11 +61,6 @@ impl RbAdmin {
         self.0.get()?.stop();
         Ok(())
     }
-}
-
-#[cfg(not(feature = "jobs"))]
-fn open(_settings: &serde_json::Value) -> Option<(Box<dyn QueueSource>, Box<dyn JobSource>)> {
-    None
 }
 
 /// The page in an application.

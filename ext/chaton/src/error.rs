@@ -41,19 +41,16 @@ pub fn closed() -> Error {
 }
 
 /// The job has already ended.
-#[cfg(feature = "jobs")]
 pub fn job_ended() -> Error {
     named("ClosedError", "this job has ended already; a unit of work is finished once")
 }
 
 /// The batch has already ended.
-#[cfg(feature = "streams")]
 pub fn batch_ended() -> Error {
     named("ClosedError", "this batch has ended already; a unit of work is finished once")
 }
 
 /// An error of the job store; the class says what the caller can do.
-#[cfg(feature = "jobs")]
 pub fn store(error: &chaton_jobs::store::StoreError) -> Error {
     use chaton_jobs::store::StoreErrorKind;
     let name = match error.kind {

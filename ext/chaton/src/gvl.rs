@@ -147,7 +147,6 @@ unsafe extern "C" fn end_wait(data: *mut c_void) {
 
 /// Runs `work` with the GVL, on a thread that runs within [`without_gvl`]. `work` must
 /// not raise: its calls of Ruby are protected. Returns `None` when it panicked.
-#[cfg(feature = "jobs")]
 pub fn with_gvl<F, R>(work: F) -> Option<R>
 where
     F: FnOnce() -> R,

@@ -1,8 +1,10 @@
-//! `Chaton::Native::InFlightTable`: which jobs the workers' threads have started.
+//! `Chaton::Native::InFlightTable`: which jobs or batches the workers' threads have started, and
+//! `Chaton::Native::DeathTable`: which batches ran when workers died.
 
 use std::sync::Arc;
 
 use chaton_core::clock;
+use chaton_core::process::deaths::DeathTable;
 use chaton_core::process::in_flight::InFlightTable;
 use magnus::{function, method, prelude::*, Error, RArray, RModule, Ruby};
 
@@ -61,10 +63,6 @@ impl RbInFlightTable {
         Ok(())
     }
 
-    fn add_death(&self, work: String, cause: String) {
-        self.0.add_death(&work, &cause, (clock::wall_s() * 1e3) as u64);
-    }
-
     fn is_kept(ruby: &Ruby, rb_self: &Self, slot: usize) -> Result<bool, Error> {
         Ok(rb_self.0.is_kept(rb_self.check(ruby, slot)?))
     }
@@ -75,7 +73,33 @@ impl RbInFlightTable {
     }
 }
 
-/// Defines the class.
+/// The table of deaths as a Ruby object, which forked children use, too.
+#[magnus::wrap(class = "Chaton::Native::DeathTable", free_immediately, size)]
+pub struct RbDeathTable(pub Arc<DeathTable>);
+
+impl RbDeathTable {
+    fn new() -> Result<Self, Error> {
+        let deaths =
+            DeathTable::new().map_err(|e| error::system("the shared table of deaths", &e))?;
+        Ok(Self(Arc::new(deaths)))
+    }
+
+    fn open(fd: i32) -> Result<Self, Error> {
+        let deaths =
+            DeathTable::open(fd).map_err(|e| error::system("the inherited table of deaths", &e))?;
+        Ok(Self(Arc::new(deaths)))
+    }
+
+    fn fileno(&self) -> i32 {
+        self.0.fd()
+    }
+
+    fn add(&self, work: String, cause: String) {
+        self.0.add(&work, &cause, (clock::wall_s() * 1e3) as u64);
+    }
+}
+
+/// Defines the classes.
 pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     let class = native.define_class("InFlightTable", ruby.class_object())?;
     class.undef_default_alloc_func();
@@ -86,8 +110,13 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     class.define_method("identity", method!(RbInFlightTable::identity, 1))?;
     class.define_method("started", method!(RbInFlightTable::started, 1))?;
     class.define_method("keep", method!(RbInFlightTable::keep, 1))?;
-    class.define_method("add_death", method!(RbInFlightTable::add_death, 2))?;
     class.define_method("kept?", method!(RbInFlightTable::is_kept, 1))?;
     class.define_method("clear", method!(RbInFlightTable::clear, 1))?;
+    let class = native.define_class("DeathTable", ruby.class_object())?;
+    class.undef_default_alloc_func();
+    class.define_singleton_method("new", function!(RbDeathTable::new, 0))?;
+    class.define_singleton_method("open", function!(RbDeathTable::open, 1))?;
+    class.define_method("fileno", method!(RbDeathTable::fileno, 0))?;
+    class.define_method("add", method!(RbDeathTable::add, 2))?;
     Ok(())
 }

@@ -18,25 +18,19 @@ mod gvl_events;
 mod gvl_tracker;
 mod handle;
 mod in_flight;
-#[cfg(feature = "jobs")]
 mod jobs;
 mod live;
 mod memory;
-#[cfg(any(feature = "jobs", feature = "streams"))]
 mod names;
-#[cfg(all(feature = "jobs", feature = "streams"))]
 mod outbox;
 mod pool;
 mod preempt;
 mod ruby_version;
 mod scoreboard;
 mod stack;
-#[cfg(feature = "streams")]
 mod streams;
 mod symbol;
-#[cfg_attr(not(feature = "traces"), path = "traces_off.rs")]
 mod traces;
-#[cfg(all(feature = "jobs", feature = "streams"))]
 mod transaction;
 mod web;
 
@@ -93,6 +87,7 @@ fn init(ruby: &Ruby) -> Result<(), Error> {
     settle::<scoreboard::RbScoreboard>(ruby);
     settle::<admin::RbAdmin>(ruby);
     settle::<in_flight::RbInFlightTable>(ruby);
+    settle::<in_flight::RbDeathTable>(ruby);
     settle::<pool::RbPool>(ruby);
     settle::<memory::collector::RbCollector>(ruby);
     settle::<memory::gc_monitor::GcStartMarker>(ruby);
@@ -102,16 +97,13 @@ fn init(ruby: &Ruby) -> Result<(), Error> {
     settle::<web::request::Request>(ruby);
     settle::<web::engine::RbWeb>(ruby);
     settle::<live::RbLive>(ruby);
-    #[cfg(feature = "jobs")]
     {
         jobs::define(ruby, native)?;
         settle::<jobs::client::RbJobsClient>(ruby);
         settle::<jobs::job::RbJob>(ruby);
         settle::<jobs::engine::RbJobs>(ruby);
     }
-    #[cfg(feature = "streams")]
     streams::define(ruby, native)?;
-    #[cfg(all(feature = "jobs", feature = "streams"))]
     {
         transaction::define(native)?;
         outbox::define(ruby, native)?;

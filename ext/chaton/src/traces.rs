@@ -16,11 +16,8 @@ use chaton_traces::tracing::Tracing;
 use chaton_traces::work_span::{set_current, with_current};
 use magnus::{prelude::*, Error};
 
-#[cfg(feature = "streams")]
 pub use consumed::batch_begins;
-#[cfg(feature = "jobs")]
 pub use consumed::job_begins;
-#[cfg(any(feature = "jobs", feature = "streams"))]
 pub use produced::{produced, ProducerSpan};
 pub use requests::{request_begins, responded};
 

@@ -6,8 +6,9 @@ module Chaton
     # successor and every other worker know them before they hand out the records again: after two deaths a record runs
     # alone, after three it is a dead letter.
     class BatchDeaths
-      def initialize(batch_table, log:)
+      def initialize(batch_table, death_table, log:)
         @batch_table = batch_table
+        @death_table = death_table
         @log = log
         @counted = {}.compare_by_identity
       end
@@ -40,7 +41,7 @@ module Chaton
         return if batches.empty?
 
         counted.concat(batches)
-        batches.each { |batch| @batch_table.add_death(batch, cause) }
+        batches.each { |batch| @death_table.add(batch, cause) }
         @log.info("the batches that a worker runs when it dies are counted", worker: child.index, cause: cause,
                                                                              batches: batches.size)
       end

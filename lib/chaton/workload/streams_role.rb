@@ -22,7 +22,8 @@ module Chaton
       # @param native_pool [Native::Pool]
       def start(native_pool)
         streams = @plan.streams
-        @engine = Native::Streams.start(native_pool, Streams.client.native, handler.of_eof, @context.batch_table)
+        @engine = Native::Streams.start(native_pool, Streams.client.native, handler.of_eof, @context.batch_table,
+                                        @context.death_table)
         @log.info("streams are consumed", broker: streams.broker, groups: streams.routes.map(&:group).uniq.join(","),
                                           topics: streams.routes.map(&:topic).uniq.join(","))
       end

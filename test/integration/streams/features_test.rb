@@ -102,6 +102,7 @@ class StreamsFeaturesTest < Minitest::Test
     server.eventually("both came") { evidence.count == 2 }
     assert_equal %w[due young], evidence.values
     assert_operator evidence.all.last.at_s - written_s, :>=, 1.5
+    assert_equal(1, server.status.fetch("topics").sum { |one| one["expired"] })
     assert_all_committed(server)
     assert_equal 0, server.stop
   end

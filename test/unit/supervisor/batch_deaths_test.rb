@@ -22,12 +22,12 @@ class BatchDeathsTest < Minitest::Test
     def started(slot) = @started[slot]
     def clear(slot) = @started.delete(slot)
     def keep(slot) = @kept << slot
-    def add_death(batch, cause) = @deaths << [batch, cause]
+    def add(batch, cause) = @deaths << [batch, cause]
   end
 
   def setup
     @table = FakeTable.new
-    batch_deaths = ->(log) { Chaton::Supervisor::BatchDeaths.new(@table, log: log) }
+    batch_deaths = ->(log) { Chaton::Supervisor::BatchDeaths.new(@table, @table, log: log) }
     build_worker_set(workers: 3, roles: [[:streams], [:streams], [:web]], batch_deaths: batch_deaths)
     @children = @worker_set.children.dup
     @children.each { |child| make_ready(child) }

@@ -36,7 +36,7 @@ class WorkerUnitTest < Minitest::Test
     [@server, @theirs, @log_reader, @log_writer, @channel].each { |one| one.close unless one.closed? }
   end
 
-  Memory = Struct.new(:scoreboard, :in_flight_table, :batch_table)
+  Memory = Struct.new(:scoreboard, :in_flight_table, :batch_table, :death_table)
 
   class Scoreboard
     def initialize(io) = @io = io

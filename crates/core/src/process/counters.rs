@@ -105,6 +105,7 @@ table! {
         records: Counter => "stream_records", "Records that consumers have done";
         retries: Counter => "stream_retries", "Batches that failed and are retried";
         dead_letters: Counter => "stream_dead_letters", "Records written to a dead-letter topic";
+        expired: Counter => "stream_expired", "Records that were skipped because they were older than expires";
         rebalances: Counter => "stream_rebalances", "Times that partitions were assigned to consumers of this server, revoked or lost";
         lag: Gauge => "stream_lag", "Records that are not done, in the partitions that this server has; up to 1 s old";
         partitions: Gauge => "stream_partitions", "Partitions that this server has";

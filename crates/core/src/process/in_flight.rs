@@ -1,5 +1,5 @@
 //! The in-flight table: shared memory, made before the fork, in which every thread
-//! of every worker notes the job it starts. It costs a few stores and survives
+//! of every worker notes the job or the batch it starts. It costs a few stores and survives
 //! `kill -9`: the supervisor reads from it which jobs a dead worker was running.
 //!
 //! Only its own thread writes an entry: jid and start time first, then the ticket
@@ -24,8 +24,6 @@ struct SlotHeader {
     identity: AtomicText<{ IDENTITY_BYTES_MAX / WORD }>,
     /// 1: its entries stay, see [`InFlightTable::keep`].
     kept: AtomicU64,
-    /// In the last slot of a table with a history: how many deaths were noted.
-    deaths: AtomicU64,
 }
 
 /// The job that a thread runs; one cache line.
@@ -47,24 +45,13 @@ pub struct Started {
     pub started_at_ms: u64,
 }
 
-/// A worker's death, with the work that one of its threads had started.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NotedDeath {
-    /// The work, as [`InFlightTable::start`] was given it.
-    pub work: String,
-    /// Of what the worker died; the rest beyond [`JID_BYTES_MAX`] is cut off.
-    pub cause: String,
-    /// When, in ms since 1970.
-    pub at_ms: u64,
-}
-
 const fn slot_bytes(threads: usize) -> usize {
     size_of::<SlotHeader>() + threads * size_of::<SlotEntry>()
 }
 
 /// Raise the version with every change of [`SlotHeader`] or [`SlotEntry`].
 const fn layout(threads: usize) -> Layout {
-    Layout { magic: *b"chatjobs", version: 2, element_bytes: slot_bytes(threads) }
+    Layout { magic: *b"chatwork", version: 3, element_bytes: slot_bytes(threads) }
 }
 
 /// Shared memory with a slot per worker and an entry per thread.
@@ -175,37 +162,6 @@ impl InFlightTable {
             .collect()
     }
 
-    /// Notes the death of a worker that was running this work, in the last slot, which no worker
-    /// uses. Only the supervisor calls it. The oldest of `threads / 2` deaths is overwritten.
-    pub fn add_death(&self, work: &str, cause: &str, now_ms: u64) {
-        let slot = self.slots() - 1;
-        let deaths = &self.head(slot).deaths;
-        let number = deaths.load(Ordering::Relaxed);
-        let entry = 2 * (number as usize % (self.threads / 2).max(1));
-        self.start(slot, entry + 1, number + 1, cause, now_ms);
-        self.start(slot, entry, number + 1, work, now_ms);
-        deaths.store(number + 1, Ordering::Release);
-    }
-
-    /// How many deaths were noted.
-    pub fn deaths_noted(&self) -> u64 {
-        self.head(self.slots() - 1).deaths.load(Ordering::Acquire)
-    }
-
-    /// The deaths that were noted.
-    pub fn deaths(&self) -> Vec<NotedDeath> {
-        let slot = self.slots() - 1;
-        let noted = |index: usize| {
-            let (entry, of_cause) = (self.entry(slot, index)?, self.entry(slot, index + 1)?);
-            (entry.ticket.load(Ordering::Acquire) != 0).then(|| NotedDeath {
-                work: entry.jid.get(),
-                cause: of_cause.jid.get(),
-                at_ms: entry.started_at_ms.load(Ordering::Relaxed),
-            })
-        };
-        (0..self.threads).step_by(2).filter_map(noted).collect()
-    }
-
     /// Empties the slot.
     pub fn clear(&self, slot: usize) {
         self.head(slot).identity.set(b"");
@@ -289,21 +245,6 @@ mod tests {
         assert_eq!((table.is_kept(0), table.is_kept(1), table.started(1).len()), (false, true, 1));
         table.clear(1);
         assert_eq!((table.is_kept(1), table.started(1).len()), (false, 0));
-    }
-
-    #[test]
-    fn deaths_are_noted_in_the_last_slot_and_the_oldest_is_overwritten() {
-        let table = InFlightTable::new(2, 5).unwrap();
-        let again = InFlightTable::open(table.fd(), 5).unwrap();
-        assert_eq!((again.deaths_noted(), again.deaths().len()), (0, 0));
-        for number in 1..=3 {
-            table.add_death(&format!("work {number}"), "SIGSEGV", number);
-        }
-        let deaths = again.deaths();
-        let work: Vec<_> = deaths.iter().map(|death| (&*death.work, death.at_ms)).collect();
-        assert_eq!((again.deaths_noted(), work), (3, vec![("work 3", 3), ("work 2", 2)]));
-        assert_eq!(deaths[0].cause, "SIGSEGV");
-        assert!(table.started(0).is_empty());
     }
 
     #[test]

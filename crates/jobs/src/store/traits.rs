@@ -12,7 +12,6 @@ use crate::outcome::Ack;
 /// Result of a store's call.
 pub type Result<T> = std::result::Result<T, StoreError>;
 
-#[cfg(feature = "sqlite")]
 fn no_common_file() -> StoreError {
     StoreError::refused("this store has no transactions with the log of records")
 }
@@ -51,7 +50,6 @@ pub trait Store: Send {
     /// # Errors
     /// `Refused` by a store that cannot, or for an entry that is gone; else that of the store or of the other
     /// engine. Nothing is written then.
-    #[cfg(feature = "sqlite")]
     fn commit(
         &mut self,
         _owner: &str,
@@ -66,7 +64,6 @@ pub trait Store: Send {
     ///
     /// # Errors
     /// `Refused` by a store that cannot; else that of the store.
-    #[cfg(feature = "sqlite")]
     fn prepare(&mut self) -> Result<()> {
         Err(no_common_file())
     }
@@ -425,11 +422,9 @@ pub(super) fn no_file<T>() -> Result<T> {
 }
 
 /// Entries removed in one transaction.
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
 const CLEAR_STEP: usize = 1000;
 
 /// Removes up to `max` entries (0: all) in steps, so that other writers are not held up; returns how many.
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(super) fn in_steps(
     max: usize,
     mut remove: impl FnMut(usize) -> Result<usize>,

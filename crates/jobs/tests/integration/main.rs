@@ -1,7 +1,5 @@
 //! The jobs engine and its stores on real servers, a module for each subject.
 
-#![cfg(all(feature = "redis", feature = "postgres"))]
-
 mod limits;
 mod postgres_faults;
 mod postgres_outbox;

@@ -541,6 +541,7 @@ impl PartitionState {
             return records;
         }
         self.route.counters.expired.fetch_add(expired.len() as u64, Ordering::Relaxed);
+        self.route.count(expired.len(), |topic| &topic.expired);
         self.track_done(&records, &expired);
         records.with(&fresh)
     }
@@ -882,7 +883,8 @@ impl PartitionState {
         if matches!(self.phase, PartitionPhase::Draining { .. }) {
             return BatchVerdict::Dropped;
         }
-        self.route.count_retry();
+        self.route.counters.retries.fetch_add(1, Ordering::Relaxed);
+        self.route.count(1, |topic| &topic.retries);
         // When records were marked, another one is the first now and its attempts start at 1.
         let attempt = if rest.len() < records.len() { 1 } else { records.attempt };
         let rest = RecordSet { attempt, abandoned: 0, ..records.with(&rest) };

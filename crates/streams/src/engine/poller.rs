@@ -529,7 +529,8 @@ impl Poller {
                 Some(_) => LetterEnd::Failed,
             };
             if end == LetterEnd::Durable {
-                owner.route.count_dead_letter();
+                owner.route.counters.dead_letters.fetch_add(1, Ordering::Relaxed);
+                owner.route.count(1, |topic| &topic.dead_letters);
             }
             owner.dead_letter_ended(&letter, end);
         }));
@@ -706,7 +707,11 @@ impl Poller {
         let concerned = |route: &&Arc<Route>| {
             partitions.clone().any(|partition| *partition.topic == *route.settings.topic)
         };
-        self.group.routes.iter().filter(concerned).for_each(|route| route.count_rebalance());
+        self.group
+            .routes
+            .iter()
+            .filter(concerned)
+            .for_each(|route| route.count(1, |topic| &topic.rebalances));
     }
 
     fn join_failed(&mut self, what: &str, error: &LogError, now: Now) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use chaton_core::process::counters::{TopicCounters, OTHER};
 use chaton_core::process::scoreboard::OwnGauges;
+use chaton_core::process::table::Counter;
 use parking_lot::Mutex;
 
 use super::settings::RouteSettings;
@@ -90,40 +91,17 @@ impl RouteMetrics {
 }
 
 impl Route {
-    /// The counters for the metrics.
-    fn metrics(&self) -> Option<&TopicCounters> {
-        self.metrics.as_ref().map(RouteMetrics::counters)
+    /// Counts for the metrics of its topic and group.
+    pub fn count(&self, count: usize, of: fn(&TopicCounters) -> &Counter) {
+        if let Some(metrics) = &self.metrics {
+            of(metrics.counters()).fetch_add(count as u64, Ordering::Relaxed);
+        }
     }
 
     /// Counts records that are done.
     pub fn count_records(&self, count: usize) {
         self.counters.records.fetch_add(count as u64, Ordering::Relaxed);
-        if let Some(metrics) = self.metrics() {
-            metrics.records.fetch_add(count as u64, Ordering::Relaxed);
-        }
-    }
-
-    /// Counts that some of its partitions were assigned, revoked or lost.
-    pub fn count_rebalance(&self) {
-        if let Some(metrics) = self.metrics() {
-            metrics.rebalances.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Counts a batch that failed and is retried.
-    pub fn count_retry(&self) {
-        self.counters.retries.fetch_add(1, Ordering::Relaxed);
-        if let Some(metrics) = self.metrics() {
-            metrics.retries.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Counts a record that was written to a dead-letter topic.
-    pub fn count_dead_letter(&self) {
-        self.counters.dead_letters.fetch_add(1, Ordering::Relaxed);
-        if let Some(metrics) = self.metrics() {
-            metrics.dead_letters.fetch_add(1, Ordering::Relaxed);
-        }
+        self.count(count, |topic| &topic.records);
     }
 }
 

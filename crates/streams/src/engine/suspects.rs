@@ -11,7 +11,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-use chaton_core::process::in_flight::{InFlightTable, NotedDeath};
+use chaton_core::process::deaths::{Death, DeathTable};
+use chaton_core::process::in_flight::InFlightTable;
 use parking_lot::Mutex;
 
 use crate::batch::{Batch, BatchKind};
@@ -24,13 +25,15 @@ pub(super) const POISON_DEATHS: usize = 3;
 /// How long a death counts (ms).
 const DEATHS_WITHIN_MS: i64 = 72 * 3_600_000;
 
-/// This worker's slot in the in-flight table of batches, whose last slot has the deaths.
+/// This worker's slot in the in-flight table of batches, and the deaths of all workers.
 #[derive(Clone)]
 pub struct BatchSlot {
     /// The table, shared with the supervisor.
     pub table: Arc<InFlightTable>,
     /// Number of the slot.
     pub slot: usize,
+    /// The deaths, which the supervisor notes.
+    pub deaths: Arc<DeathTable>,
 }
 
 impl fmt::Debug for BatchSlot {
@@ -94,13 +97,13 @@ impl Suspects {
     /// The deaths that concern a partition and still count; `None` when there are none.
     pub fn of(&self, source: u32, partition: &Partition, now_ms: i64) -> Option<PartitionDeaths> {
         let slot = self.slot.as_ref()?;
-        let noted = slot.table.deaths_noted();
+        let noted = slot.deaths.noted();
         if noted == 0 {
             return None;
         }
         let mut seen = self.seen.lock();
         if seen.0 != noted {
-            *seen = (noted, slot.table.deaths().iter().filter_map(BatchDeath::parse).collect());
+            *seen = (noted, slot.deaths.all().iter().filter_map(BatchDeath::parse).collect());
         }
         let concerns = |death: &&BatchDeath| {
             (death.source, death.partition) == (source, partition.number)
@@ -157,7 +160,7 @@ impl PartitionDeaths {
 }
 
 impl BatchDeath {
-    fn parse(noted: &NotedDeath) -> Option<Self> {
+    fn parse(noted: &Death) -> Option<Self> {
         let mut parts = noted.work.split(' ');
         let source = u32::from_str_radix(parts.next()?, 16).ok()?;
         let partition = parts.next()?.parse().ok()?;
@@ -194,14 +197,19 @@ mod tests {
         Partition { topic: "events".into(), number }
     }
 
+    fn suspects() -> (Suspects, Arc<DeathTable>) {
+        let (table, deaths) =
+            (Arc::new(InFlightTable::new(1, 8).unwrap()), Arc::new(DeathTable::new().unwrap()));
+        (Suspects::new(Some(BatchSlot { table, slot: 0, deaths: deaths.clone() })), deaths)
+    }
+
     #[test]
     fn deaths_are_counted_by_record_and_for_three_days() {
-        let table = Arc::new(InFlightTable::new(2, 8).unwrap());
-        let suspects = Suspects::new(Some(BatchSlot { table: table.clone(), slot: 0 }));
+        let (suspects, noted) = suspects();
         assert!(suspects.of(7, &partition(1), 1000).is_none());
-        table.add_death(&note(7, 1, (100, 199), false), "SIGSEGV", 1_000);
-        table.add_death(&note(7, 1, (150, 249), false), "exit 1", 2_000);
-        table.add_death(&note(8, 1, (150, 249), false), "exit 1", 2_000);
+        noted.add(&note(7, 1, (100, 199), false), "SIGSEGV", 1_000);
+        noted.add(&note(7, 1, (150, 249), false), "exit 1", 2_000);
+        noted.add(&note(8, 1, (150, 249), false), "exit 1", 2_000);
         let deaths = suspects.of(7, &partition(1), 3_000).unwrap();
         let counts = [99, 100, 150, 199, 200, 249, 250].map(|offset| deaths.count(offset));
         assert_eq!(counts, [0, 1, 2, 2, 1, 1, 0]);
@@ -217,12 +225,11 @@ mod tests {
 
     #[test]
     fn only_a_record_that_was_alone_is_poison() {
-        let table = Arc::new(InFlightTable::new(2, 8).unwrap());
-        let suspects = Suspects::new(Some(BatchSlot { table: table.clone(), slot: 0 }));
+        let (suspects, noted) = suspects();
         let is_poison = |offset| suspects.of(7, &partition(1), 3_000).unwrap().is_poison(offset);
-        (0..3).for_each(|_| table.add_death(&note(7, 1, (100, 199), false), "SIGSEGV", 1_000));
+        (0..3).for_each(|_| noted.add(&note(7, 1, (100, 199), false), "SIGSEGV", 1_000));
         assert!(!is_poison(150));
-        table.add_death(&note(7, 1, (150, 150), true), "SIGSEGV", 2_000);
+        noted.add(&note(7, 1, (150, 150), true), "SIGSEGV", 2_000);
         assert!(is_poison(150) && !is_poison(151));
     }
 

@@ -17,7 +17,7 @@ use super::client::RbStreamsClient;
 use super::log_error;
 use crate::engine::{define_engine, EngineObject};
 use crate::handle::Handle;
-use crate::in_flight::RbInFlightTable;
+use crate::in_flight::{RbDeathTable, RbInFlightTable};
 use crate::pool::RbPool;
 
 /// Bounds of the queue. A partition has one batch out at a time (with `order: :key` one per lane)
@@ -31,13 +31,14 @@ pub struct RbStreams(Handle<Engine>);
 
 impl RbStreams {
     /// `Streams.start(pool, client, routes whose consumers are notified of the end of a partition,
-    /// in-flight table of batches or nil)`; it joins its groups from `resume` on.
+    /// in-flight table of batches and table of deaths, or nil)`; it joins its groups from `resume` on.
     fn start(
         ruby: &Ruby,
         pool: &RbPool,
         client: &RbStreamsClient,
         eof: Vec<usize>,
         in_flight: Option<Obj<RbInFlightTable>>,
+        deaths: Option<Obj<RbDeathTable>>,
     ) -> Result<Self, Error> {
         let inner = pool.0.get()?;
         let mut settings: EngineSettings = inner.document.section("streams")?;
@@ -45,10 +46,11 @@ impl RbStreams {
         settings.begins_held = true;
         let slot = inner.pool.settings.slot;
         settings.gauges = Some(OwnGauges::new(inner.pool.scoreboard.clone(), slot));
-        if let Some(in_flight) = in_flight {
+        if let (Some(in_flight), Some(deaths)) = (in_flight, deaths) {
             let slot = in_flight.check(ruby, slot)?;
             in_flight.0.clear(slot);
-            settings.in_flight = Some(BatchSlot { table: in_flight.0.clone(), slot });
+            settings.in_flight =
+                Some(BatchSlot { table: in_flight.0.clone(), slot, deaths: deaths.0.clone() });
         }
         let opened = client.open()?;
         let log = opened.log.clone();
@@ -84,7 +86,7 @@ impl EngineObject for RbStreams {
 /// Defines the class.
 pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     let class = native.define_class("Streams", ruby.class_object())?;
-    class.define_singleton_method("start", function!(RbStreams::start, 4))?;
+    class.define_singleton_method("start", function!(RbStreams::start, 5))?;
     class.define_method("resume", method!(RbStreams::resume, 0))?;
     define_engine!(class, RbStreams);
     Ok(())

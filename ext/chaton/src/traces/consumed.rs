@@ -1,8 +1,6 @@
 //! Spans of jobs and batches, with the attributes of the semantic conventions for messaging.
 
-#[cfg(feature = "jobs")]
 use chaton_jobs::engine::Job;
-#[cfg(feature = "streams")]
 use chaton_streams::batch::{Batch, BatchKind};
 use chaton_traces::span_context::SpanContext;
 use chaton_traces::tracing::Tracing;
@@ -28,7 +26,6 @@ fn begin(
 }
 
 /// The calling thread is about to run a job.
-#[cfg(feature = "jobs")]
 pub fn job_begins(job: &Job) {
     let Some(tracing) = tracing() else { return };
     let document = job.document();
@@ -54,7 +51,6 @@ pub fn job_begins(job: &Job) {
 
 /// The calling thread is about to run a batch. Its span belongs to the trace of the first record that is
 /// recorded there, and is linked to the others.
-#[cfg(feature = "streams")]
 pub fn batch_begins(batch: &Batch, system: &str, group: &str) {
     let Some(tracing) = tracing() else { return };
     if batch.kind() != BatchKind::Records {
@@ -93,10 +89,8 @@ pub fn batch_begins(batch: &Batch, system: &str, group: &str) {
 }
 
 /// Links to other traces that a batch has, at most.
-#[cfg(feature = "streams")]
 const LINKS_MAX: usize = 128;
 
-#[cfg(feature = "streams")]
 fn context(batch: &Batch, index: usize) -> Option<SpanContext> {
     let record = batch.chunk().record(index);
     let value = |name: &[u8]| record.headers().find(|(key, _)| *key == name)?.1;

@@ -77,7 +77,6 @@ impl ProducerSpan {
     }
 
     /// The id of the one message.
-    #[cfg(feature = "jobs")]
     pub fn message_id(&mut self, id: &str) {
         self.0.text("messaging.message.id", id);
     }
