@@ -11,6 +11,8 @@ mod admission;
 mod config;
 mod cron_ticks;
 mod fetcher;
+mod hand;
+mod intake;
 mod job;
 mod job_log;
 mod left_batches;
@@ -105,7 +107,7 @@ impl Engine {
 
     /// Claims jobs again.
     pub fn resume(&self) {
-        self.set_quiet(false);
+        self.state.set_quiet(false);
     }
 
     /// Reclaims the jobs of a sibling that died.
@@ -117,23 +119,18 @@ impl Engine {
     /// count when this process has ended.
     pub fn leave_running(&self) {
         self.release_waiting();
-        self.running_jobs().iter().for_each(|job| job.leave());
-    }
-
-    fn running_jobs(&self) -> Vec<Arc<Job>> {
-        let jobs: Vec<_> = self.state.locked.lock().jobs.values().cloned().collect();
-        jobs.into_iter().filter(|job| job.is_running()).collect()
+        self.state.running_jobs().iter().for_each(|job| job.leave());
     }
 
     /// The counters now.
     pub fn stats(&self) -> Stats {
-        let locked = self.state.locked.lock();
+        let hand = self.state.hand.read();
         Stats {
             unstarted: self.state.all_unstarted(),
             running: self.state.running.load(Ordering::Relaxed),
-            unwritten: locked.acks.len() + locked.acks_in_write,
-            service_us: (locked.service_ns / 1e3) as u64,
-            quiet: locked.quiet,
+            unwritten: hand.acks.len() + hand.acks_in_write + self.state.inbox.lock().ended.len(),
+            service_us: (hand.service_ns / 1e3) as u64,
+            quiet: self.state.quiet.load(Ordering::SeqCst),
             holds_lease: self.state.holds_lease(),
             ..self.state.counters.read()
         }
@@ -141,22 +138,11 @@ impl Engine {
 
     /// Sends every unstarted job back to the front of its queue; returns how many.
     fn release_waiting(&self) -> usize {
-        let suspects: Vec<_> = self.state.locked.lock().suspects.drain(..).collect();
         let waiting = self.state.feed.take_waiting();
-        let count = suspects.len() + waiting.len();
-        let suspects = suspects.iter().map(|(job, _)| job);
-        suspects.chain(&waiting).for_each(|job| job.give_back());
-        count
-    }
-
-    fn set_quiet(&self, quiet: bool) {
-        let mut locked = self.state.locked.lock();
-        locked.quiet = quiet;
-        locked.queues_empty = false;
-        locked.heartbeat_now = true;
-        drop(locked);
-        self.state.fetcher_cond.notify_one();
-        self.state.maintenance_cond.notify_one();
+        waiting.iter().for_each(|job| job.give_back());
+        // The fetcher sends suspects back, as it claims no more.
+        let hand = self.state.hand.read();
+        waiting.len() + hand.suspects.len() + self.state.inbox.lock().suspects.len()
     }
 
     fn spawn(&self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), StoreError> {
@@ -170,13 +156,13 @@ impl Engine {
 impl engine::Engine for Engine {
     /// Claims no more jobs and sends the unstarted ones back to the front of their queues.
     fn quiet(&self) -> usize {
-        self.set_quiet(true);
+        self.state.set_quiet(true);
         self.release_waiting()
     }
 
     /// Waits until no job is claimed and every acknowledgement is written.
     fn wait_idle(&self, timeout: Duration) -> bool {
-        self.state.idle_wait.wait(timeout, || self.state.locked.lock().is_idle())
+        self.state.idle_wait.wait(timeout, || self.state.is_idle())
     }
 
     fn interrupt_wait(&self) {
@@ -191,7 +177,7 @@ impl engine::Engine for Engine {
         let (now_s, config) = (self.state.now_s(), &self.state.config);
         let gauges = config.gauges.as_ref().filter(|_| config.supervised);
         let asked = gauges.is_none_or(|gauges| gauges.is_asked_to_stop());
-        let requeued = self.running_jobs().into_iter().filter(|job| {
+        let requeued = self.state.running_jobs().into_iter().filter(|job| {
             let outcome = orphans::stopped(job.document(), asked || job.is_due(), now_s);
             let line = orphans::stopped_line(job.document(), &outcome);
             let ended = job.finish(outcome);
@@ -204,17 +190,16 @@ impl engine::Engine for Engine {
     /// Sends claimed jobs back, writes what is left, removes the owner from the
     /// store and ends the threads.
     fn stop(&self) {
-        self.state.locked.lock().quiet = true;
+        self.state.quiet.store(true, Ordering::SeqCst);
         self.give_up();
-        self.state.locked.lock().stopping = true;
-        self.state.fetcher_cond.notify_all();
+        self.state.stopping.store(true, Ordering::SeqCst);
+        self.state.tell_fetcher(|_| ());
         // The owner is removed when the fetcher has written everything.
         let mut threads = std::mem::take(&mut *self.threads.lock()).into_iter();
         if let Some(fetcher) = threads.next() {
             let _ = fetcher.join();
         }
-        self.state.locked.lock().fetcher_done = true;
-        self.state.maintenance_cond.notify_all();
+        self.state.tell_maintenance(|chores| chores.fetcher_done = true);
         self.state.wake_watcher();
         for thread in threads {
             let _ = thread.join();

@@ -124,6 +124,11 @@ pub struct Ack {
 }
 
 impl Ack {
+    /// Whether the job had a slot of a limit.
+    pub(crate) fn releases_slot(&self) -> bool {
+        self.effects.as_ref().is_some_and(|effects| !effects.release.is_empty())
+    }
+
     /// Acknowledgements that only remove their jobs, and the others in the order in which stores apply them: as the jobs
     /// ended, so that this is the order of the callbacks of their batches; last those that go back, the lowest ticket at
     /// the end, which is the front of its queue then.

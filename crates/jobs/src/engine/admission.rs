@@ -9,6 +9,7 @@ use std::time::Duration;
 use chaton_core::clock;
 use chaton_core::work::Work;
 
+use super::hand::{Ended, Suspect};
 use super::job::Job;
 use super::orphans;
 use super::put_back;
@@ -82,11 +83,13 @@ impl Admission {
             return self.submit(job);
         }
         let until_ns = |wait: Duration| clock::now_ns() + wait.as_nanos() as u64;
-        if !has_turn(&job) {
-            self.state.locked.lock().suspects.push_back((job, until_ns(SUSPECT_WAIT)));
+        let has_turn = has_turn(&job);
+        let until_ns = until_ns(if has_turn { TURN_WAIT } else { SUSPECT_WAIT });
+        let suspect = Suspect { job: job.clone(), until_ns };
+        self.state.tell_fetcher(|inbox| inbox.suspects.push((suspect, has_turn)));
+        if !has_turn {
             return false;
         }
-        self.state.locked.lock().suspects.push_front((job.clone(), until_ns(TURN_WAIT)));
         self.state.feed.warn(&format!(
             "jobs: {} has to run alone, because it ran each time that a worker died; it waits for the other jobs \
              to end, and this process claims none until it has run, for at most {} s",
@@ -99,29 +102,29 @@ impl Admission {
     /// Starts the first suspect when no other job runs, and reschedules all of
     /// them when that takes too long. The store knows first which one it is.
     pub fn start_suspect(&self, store: &mut dyn Store) -> Result<()> {
-        let mut locked = self.state.locked.lock();
-        if !self.state.holds_lease() {
-            // They are another's by now: a note about them would outlive this owner.
-            let lost = std::mem::take(&mut locked.suspects);
-            drop(locked);
-            lost.into_iter().for_each(|(job, _)| job.give_back());
+        let mut hand = self.state.hand.write();
+        let waiting = hand.suspects.len();
+        let Some(&Suspect { until_ns, .. }) = hand.suspects.front() else { return Ok(()) };
+        // Without the lease they are another's by now: a note about them would outlive this owner.
+        if !self.state.holds_lease() || self.state.is_closing() {
+            let left = std::mem::take(&mut hand.suspects);
+            drop(hand);
+            left.into_iter().for_each(|suspect| suspect.job.give_back());
             return Ok(());
         }
-        let waiting = locked.suspects.len();
-        let Some((_, until_ns)) = locked.suspects.front() else { return Ok(()) };
-        if locked.running_alone.is_some() || locked.jobs.len() > waiting {
-            if clock::now_ns() < *until_ns {
+        if hand.running_alone.is_some() || hand.jobs.len() > waiting {
+            if clock::now_ns() < until_ns {
                 return Ok(());
             }
-            let late: Vec<_> = locked.suspects.drain(..).collect();
-            drop(locked);
-            late.into_iter().for_each(|(job, _)| self.reschedule(&job));
+            let late = std::mem::take(&mut hand.suspects);
+            drop(hand);
+            late.into_iter().for_each(|suspect| self.reschedule(&suspect.job));
             return Ok(());
         }
-        let Some((job, until_ns)) = locked.suspects.pop_front() else { return Ok(()) };
-        locked.running_alone = Some(job.ticket());
-        locked.has_note = true;
-        drop(locked);
+        let Some(Suspect { job, until_ns }) = hand.suspects.pop_front() else { return Ok(()) };
+        hand.running_alone = Some(job.ticket());
+        hand.has_note = true;
+        drop(hand);
         let turn = has_turn(&job).then(|| {
             let left = Duration::from_nanos(until_ns.saturating_sub(clock::now_ns()));
             let waited_s = TURN_WAIT.saturating_sub(left).as_secs_f64();
@@ -129,9 +132,9 @@ impl Admission {
         });
         let noted = orphans::note_alone(store, &self.state.identity.name, job.ticket());
         if noted.is_err() {
-            let mut locked = self.state.locked.lock();
-            locked.running_alone = None;
-            locked.suspects.push_front((job, until_ns));
+            let mut hand = self.state.hand.write();
+            hand.running_alone = None;
+            hand.suspects.push_front(Suspect { job, until_ns });
         } else if self.submit(job) {
             self.state.warn(turn);
             self.state.feed.flush();
@@ -154,7 +157,7 @@ impl Admission {
                 let due = queue.is_empty();
                 let queue = if due { Arc::from(doc.queue()) } else { queue };
                 let job = Job::new(doc, ticket, queue, due, self.state.clone());
-                self.state.locked.lock().jobs.insert(ticket, job.clone());
+                self.state.inbox.lock().claimed.push(job.clone());
                 self.state.unstarted_of(due).fetch_add(1, Ordering::AcqRel);
                 Some(job)
             }
@@ -173,7 +176,7 @@ impl Admission {
         self.state.feed.warn(&line);
         let outcome = Outcome::Dead { payload: None, at: self.state.now_s() };
         let ack = Ack { ticket, queue, outcome, effects: None };
-        self.state.locked.lock().push_ack(ack);
+        self.state.inbox.lock().ended.push(Ended { ack, run: None, written: false });
     }
 
     /// Puts back a job whose document a later version wrote. Whether it did.
@@ -211,11 +214,8 @@ impl Admission {
     }
 
     fn submit(&self, job: Arc<Job>) -> bool {
-        let locked = self.state.locked.lock();
-        let refused = locked.quiet || locked.stopping;
-        drop(locked);
         // It was claimed before the engine became quiet.
-        if refused {
+        if self.state.is_closing() {
             job.give_back();
             return false;
         }

@@ -98,8 +98,8 @@ fn push(store: &mut dyn Store, state: &EngineState, cron: &Cron, tick: &Tick) ->
     }
     state.counters.cron_pushed.fetch_add(1, Ordering::Relaxed);
     if through_ruby {
-        let mut locked = state.locked.lock();
-        locked.due_at = Some(locked.due_at.map_or(tick.at, |at| at.min(tick.at)));
+        // It is the next one that is due, or behind others that are.
+        state.chores.lock().due = Some(Some(tick.at));
     } else {
         state.wake_fetcher();
     }

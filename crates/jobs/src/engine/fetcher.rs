@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chaton_core::clock;
-use parking_lot::MutexGuard;
 
 use super::admission::Admission;
+use super::hand::Hand;
+use super::intake::Intake;
 use super::job_log::JobLogLines;
 use super::queue_order::QueueOrder;
 use super::reconcile::reconcile;
-use super::state::{EngineState, LockedState};
+use super::state::EngineState;
 use super::store_retry::StoreRetry;
 use crate::outcome::Ack;
 use crate::store::{ClaimReply, ClaimRequest, ClaimedJob, HeldLock, Result, Store, StoreError};
@@ -46,6 +47,7 @@ struct FetchPlan {
 /// without waiting, so that tests can drive it step by step.
 pub(super) struct Fetcher {
     state: Arc<EngineState>,
+    intake: Intake,
     store: Box<dyn Store>,
     order: QueueOrder,
     admission: Admission,
@@ -54,8 +56,6 @@ pub(super) struct Fetcher {
     retry_at_ns: u64,
     /// [`EngineState::answers`] when the last round began.
     answers_seen: u64,
-    /// Compare the in-flight set in the store with the jobs in hand before the next call.
-    reconcile: bool,
     /// [`Store::connections`] at the last comparison.
     connections: u64,
     /// Acknowledgements that are written again, since the reply of their first time was lost.
@@ -81,11 +81,11 @@ impl Fetcher {
             order: QueueOrder::new(&config.queues, config.mode, random),
             admission: Admission::new(state),
             store_retry: StoreRetry::new(config.retry_max, state),
+            intake: Intake::new(state),
             state: state.clone(),
             store,
             retry_at_ns: 0,
             answers_seen: 0,
-            reconcile: false,
             connections: 0,
             rewritten: 0,
             last_try: false,
@@ -102,30 +102,29 @@ impl Fetcher {
     pub fn run(mut self) {
         loop {
             let worked = self.round();
-            self.write_log(worked);
-            let mut locked = self.state.locked.lock();
-            // The maintenance thread compares when this one has ended.
-            locked.reconcile |= locked.stopping && self.reconcile;
-            if locked.stopping && locked.is_idle() {
+            let stopping = self.state.stopping.load(Ordering::SeqCst);
+            self.write_log(worked, stopping);
+            if stopping && self.state.is_idle() {
                 return;
             }
-            if locked.stopping && !self.last_try {
+            if stopping && !self.last_try {
                 // Despite the back-off: the store may answer again.
                 self.last_try = true;
                 self.retry_at_ns = 0;
                 continue;
             }
-            if locked.stopping && self.retry_at_ns > 0 {
+            if stopping && self.retry_at_ns > 0 {
                 return;
             }
             if !worked {
-                self.wait(locked);
+                self.wait(stopping);
             }
         }
     }
 
     /// One round; false when there was nothing to do.
     pub fn round(&mut self) -> bool {
+        self.intake.take(&self.state);
         if self.pauses() {
             return false;
         }
@@ -144,9 +143,9 @@ impl Fetcher {
     /// Writes what has ended and claims; false when there was nothing to do.
     fn write_and_claim(&mut self) -> bool {
         let plan = self.plan();
-        self.answers_seen = self.state.answers.load(Ordering::Relaxed);
+        self.answers_seen = self.state.answers.load(Ordering::SeqCst);
         let nothing = plan.acks.is_empty() && plan.unlocks.is_empty() && plan.count == 0;
-        if nothing && !self.reconcile {
+        if nothing && !self.state.hand.read().compare {
             return false;
         }
         let result = self.execute(&plan);
@@ -154,45 +153,41 @@ impl Fetcher {
         true
     }
 
-    /// Writes the lines about ended jobs, without a lock, when that holds up no claim.
-    fn write_log(&self, worked: bool) {
-        let mut locked = self.state.locked.lock();
-        let last = locked.stopping;
-        if worked && !last && !locked.log.is_urgent() {
-            return;
+    /// Writes the lines about ended jobs, when that holds up no claim.
+    fn write_log(&mut self, worked: bool, last: bool) {
+        let log = &mut self.intake.log;
+        if !worked || last || log.is_urgent() {
+            log.take(last).into_iter().for_each(JobLogLines::write);
         }
-        let lines = locked.log.take(last);
-        drop(locked);
-        lines.into_iter().for_each(JobLogLines::write);
     }
 
     fn plan(&mut self) -> FetchPlan {
         let (target, first, step) = self.target();
-        let mut locked = self.state.locked.lock();
-        let preempted = std::mem::take(&mut locked.preempt);
+        let mut hand = self.state.hand.write();
+        let preempted = std::mem::take(&mut hand.preempt);
+        hand.queues_empty &= !preempted;
+        drop(hand);
         if preempted {
-            locked.queues_empty = false;
-            drop(locked);
             self.return_unstarted();
-            locked = self.state.locked.lock();
         }
-        self.reconcile |= std::mem::take(&mut locked.reconcile);
+        // What went back since the round began is written with the rest.
+        self.intake.take(&self.state);
+        let mut hand = self.state.hand.write();
         let unstarted = self.state.unstarted.load(Ordering::Acquire);
         let low = (target / 2).max(target.saturating_sub(step));
         self.state.low_water.store(low, Ordering::Relaxed);
-        let may_claim = self.state.may_claim(&locked);
+        let may_claim = self.state.may_claim(&hand);
         let most = (2 * unstarted).clamp(first, step);
         let count = if may_claim && unstarted <= low { (target - unstarted).min(most) } else { 0 };
-        let due = self.acks_are_due(&locked);
-        locked.slot_released &= count == 0;
-        let acks = if count > 0 || due { take_batch(&mut locked.acks) } else { vec![] };
-        locked.acks_in_write = acks.len();
-        let first_ticket = locked.next_ticket;
+        let due = self.acks_are_due(&hand);
+        hand.slot_released &= count == 0;
+        let acks = if count > 0 || due { take_batch(&mut hand.acks) } else { vec![] };
+        hand.acks_in_write = acks.len();
         // No ticket is used twice, even when the call fails.
-        locked.next_ticket += count as u64;
-        locked.claims_pending += usize::from(count > 0);
-        let unlocks = std::mem::take(&mut locked.unlocks);
-        drop(locked);
+        let first_ticket = self.state.next_ticket.fetch_add(count as u64, Ordering::SeqCst);
+        hand.claims = count > 0;
+        let unlocks = std::mem::take(&mut hand.unlocks);
+        drop(hand);
         let queues = if count > 0 { self.order.draw() } else { vec![] };
         FetchPlan { acks, unlocks, queues, count, first_ticket }
     }
@@ -203,7 +198,7 @@ impl Fetcher {
     fn target(&self) -> (usize, usize, usize) {
         let config = &self.state.config;
         let running = self.state.running.load(Ordering::Relaxed).max(1) as f64;
-        let service_ns = self.state.locked.lock().service_ns;
+        let service_ns = self.state.hand.read().service_ns;
         let starts_in =
             |ns| if service_ns > 0.0 { (running / service_ns * ns) as usize } else { 0 };
         let ahead = starts_in(config.prefetch.as_nanos() as f64 + self.rtt_ns);
@@ -214,20 +209,20 @@ impl Fetcher {
         (target.min(config.prefetch_max), first, step)
     }
 
-    fn acks_are_due(&self, locked: &LockedState) -> bool {
-        if locked.acks.is_empty() {
+    fn acks_are_due(&self, hand: &Hand) -> bool {
+        if hand.acks.is_empty() {
             return false;
         }
-        let age = clock::now_ns().saturating_sub(locked.acks_since_ns);
-        locked.stopping
-            || locked.acks.len() >= ACKS_MAX
+        let age = clock::now_ns().saturating_sub(hand.acks_since_ns);
+        self.state.stopping.load(Ordering::SeqCst)
+            || hand.acks.len() >= ACKS_MAX
             || age >= self.state.config.ack_delay.as_nanos() as u64
     }
 
     fn execute(&mut self, plan: &FetchPlan) -> Result<ClaimReply> {
         self.store.connect()?;
         let before = self.connections;
-        if self.reconcile || before != 0 && before != self.store.connections() {
+        if self.state.hand.read().compare || before != 0 && before != self.store.connections() {
             self.compare_with_store(plan)?;
         }
         self.connections = self.store.connections();
@@ -276,18 +271,19 @@ impl Fetcher {
         self.handle_fenced(&mut plan, reply.fenced);
         let empty = plan.count > 0 && reply.drained && reply.jobs.len() < plan.count;
         let above = self.above(&reply.jobs);
-        // While `claims_pending` is set, the engine does not look idle.
+        // While `claims` is set, the engine does not look idle.
         if let Err(error) = self.admission.admit(&mut *self.store, reply.jobs) {
             self.note_failure(&error);
         }
-        let mut locked = self.state.locked.lock();
-        locked.acks_in_write = 0;
-        locked.claims_pending -= usize::from(plan.count > 0);
-        let watch = empty && !locked.queues_empty
-            || above.as_ref().is_some_and(|above| *above != locked.higher_queues);
-        locked.queues_empty |= empty;
-        locked.higher_queues = above.unwrap_or_else(|| std::mem::take(&mut locked.higher_queues));
-        drop(locked);
+        self.intake.take(&self.state);
+        let mut hand = self.state.hand.write();
+        hand.acks_in_write = 0;
+        hand.claims = false;
+        let watch = empty && !hand.queues_empty
+            || above.as_ref().is_some_and(|above| *above != hand.higher_queues);
+        hand.queues_empty |= empty;
+        hand.higher_queues = above.unwrap_or_else(|| std::mem::take(&mut hand.higher_queues));
+        drop(hand);
         if watch {
             self.state.wake_watcher();
         }
@@ -303,23 +299,23 @@ impl Fetcher {
     /// Keeps what was to be written for the next round. Writing it twice is
     /// harmless, since the in-flight entry is gone after the first time.
     fn on_failure(&mut self, plan: FetchPlan, error: &StoreError) {
-        let mut locked = self.state.locked.lock();
-        locked.acks_in_write = 0;
-        locked.claims_pending -= usize::from(plan.count > 0);
+        let mut hand = self.state.hand.write();
+        hand.acks_in_write = 0;
+        hand.claims = false;
+        hand.compare = true;
         self.rewritten += plan.acks.len();
-        locked.return_acks(plan.acks);
+        hand.return_acks(plan.acks);
         if plan.count > 0 {
-            locked.note_lost_claim(plan.first_ticket);
+            hand.note_lost_claim(plan.first_ticket);
         }
-        let newer = std::mem::replace(&mut locked.unlocks, plan.unlocks);
-        locked.unlocks.extend(newer);
-        drop(locked);
-        self.reconcile = true;
+        let newer = std::mem::replace(&mut hand.unlocks, plan.unlocks);
+        hand.unlocks.extend(newer);
+        drop(hand);
         self.note_failure(error);
     }
 
     fn pauses(&self) -> bool {
-        let answers = self.state.answers.load(Ordering::Relaxed);
+        let answers = self.state.answers.load(Ordering::SeqCst);
         clock::now_ns() < self.retry_at_ns && answers == self.answers_seen
     }
 
@@ -334,10 +330,11 @@ impl Fetcher {
     /// no reply.
     fn compare_with_store(&mut self, plan: &FetchPlan) -> Result<()> {
         self.connections = self.store.connections();
-        let lost = reconcile(&self.state, &mut *self.store, &plan.acks, self.state.now_s())?;
-        self.admission.admit(&mut *self.store, lost)?;
-        self.reconcile = false;
-        Ok(())
+        let Self { state, store, intake, .. } = self;
+        let lost = reconcile(state, &mut **store, &plan.acks, || intake.take(state))?;
+        let admitted = self.admission.admit(&mut *self.store, lost);
+        self.state.hand.write().compare |= admitted.is_err();
+        admitted
     }
 
     /// Handles outcomes that were not written because their jobs are not in flight any more. Those of a
@@ -351,7 +348,7 @@ impl Fetcher {
         }
         if self.connections != self.store.connections() {
             self.rewritten += plan.acks.len();
-            self.state.locked.lock().return_acks(std::mem::take(&mut plan.acks));
+            self.state.hand.write().return_acks(std::mem::take(&mut plan.acks));
             return;
         }
         self.state.feed.warn(&format!(
@@ -394,53 +391,62 @@ impl Fetcher {
         self.state.counters.given_back.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Waits until there may be something to do.
-    fn wait(&self, mut locked: MutexGuard<'_, LockedState>) {
-        self.state.fetcher_waits.store(true, Ordering::SeqCst);
-        self.state.thread_wanted.store(self.state.may_claim(&locked), Ordering::SeqCst);
-        if !self.has_work(&locked) {
-            match self.wait_time(&locked) {
+    /// Waits until there may be something to do. `stopping`: what the caller has seen of it.
+    fn wait(&self, stopping: bool) {
+        let state = &self.state;
+        let hand = state.hand.read();
+        let mut inbox = state.inbox.lock();
+        let (may_claim, acks_wait) = (state.may_claim(&hand), !hand.acks.is_empty());
+        state.fetcher_waits.store(true, Ordering::SeqCst);
+        state.acks_wait.store(acks_wait, Ordering::SeqCst);
+        state.would_claim.store(!hand.queues_empty || hand.slot_released, Ordering::SeqCst);
+        state.thread_wanted.store(may_claim, Ordering::SeqCst);
+        let told = !inbox.is_empty() || state.stopping.load(Ordering::SeqCst) != stopping;
+        if !told && !self.has_work(&hand) {
+            let time = self.wait_time(&hand);
+            drop(hand);
+            match time {
                 Some(time) => {
-                    self.state.fetcher_cond.wait_for(&mut locked, time);
+                    state.fetcher_cond.wait_for(&mut inbox, time);
                 }
-                None => self.state.fetcher_cond.wait(&mut locked),
+                None => state.fetcher_cond.wait(&mut inbox),
             }
         }
-        self.state.fetcher_waits.store(false, Ordering::SeqCst);
-        self.state.thread_wanted.store(false, Ordering::SeqCst);
-        self.state.counters.fetcher_wakeups.fetch_add(1, Ordering::Relaxed);
+        state.fetcher_waits.store(false, Ordering::SeqCst);
+        state.thread_wanted.store(false, Ordering::SeqCst);
+        state.counters.fetcher_wakeups.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Whether the fetcher has something to do: claim, acknowledge, unlock, or check its claims.
-    fn has_work(&self, locked: &LockedState) -> bool {
+    fn has_work(&self, hand: &Hand) -> bool {
         if self.pauses() {
             return false;
         }
         let unstarted = self.state.unstarted.load(Ordering::SeqCst);
-        let claims = self.state.may_claim(locked)
+        let claims = self.state.may_claim(hand)
             && unstarted <= self.state.low_water.load(Ordering::Relaxed)
             && self.state.feed.idle_threads() > unstarted;
         claims
-            || locked.preempt
-            || locked.reconcile
-            || !locked.unlocks.is_empty()
-            || self.acks_are_due(locked)
+            || hand.preempt
+            || hand.compare
+            || !hand.unlocks.is_empty()
+            || self.acks_are_due(hand)
     }
 
     /// How long the fetcher may wait; `None`: until it is woken.
-    fn wait_time(&self, locked: &LockedState) -> Option<Duration> {
+    fn wait_time(&self, hand: &Hand) -> Option<Duration> {
         let now = clock::now_ns();
         let mut until: Option<u64> = None;
         let mut at = |ns: u64| until = Some(until.map_or(ns, |first| first.min(ns)));
         if self.pauses() {
             return Some(Duration::from_nanos(self.retry_at_ns.saturating_sub(now)));
         }
-        locked.log.due_ns().into_iter().for_each(&mut at);
-        if let Some((_, until_ns)) = locked.suspects.front() {
-            at(*until_ns);
+        self.intake.log.due_ns().into_iter().for_each(&mut at);
+        if let Some(suspect) = hand.suspects.front() {
+            at(suspect.until_ns);
         }
-        if !locked.acks.is_empty() {
-            at(locked.acks_since_ns + self.state.config.ack_delay.as_nanos() as u64);
+        if !hand.acks.is_empty() {
+            at(hand.acks_since_ns + self.state.config.ack_delay.as_nanos() as u64);
         }
         if self.state.all_unstarted() > 0 {
             at(self.stuck_since_ns + self.stale_ns());

@@ -69,6 +69,8 @@ pub struct Job {
     since_s: Option<f64>,
     /// Its failure was reported.
     failed: AtomicBool,
+    /// That got no line in the log.
+    failed_silently: AtomicBool,
     owner: Arc<dyn JobOwner>,
 }
 
@@ -100,6 +102,7 @@ impl Job {
             granted: AtomicBool::new(since_s.is_some()),
             since_s,
             failed: AtomicBool::new(false),
+            failed_silently: AtomicBool::new(false),
             owner,
         })
     }
@@ -191,7 +194,14 @@ impl Job {
     /// Notes that it failed, before its outcome; whether that gets a line in the log.
     pub fn report_failure(&self) -> bool {
         self.failed.store(true, Ordering::Relaxed);
-        self.owner.job_failed()
+        let shown = self.owner.job_failed();
+        self.failed_silently.store(!shown, Ordering::Relaxed);
+        shown
+    }
+
+    /// Whether its failure was reported and got no line in the log.
+    pub(super) fn failed_without_line(&self) -> bool {
+        self.failed_silently.load(Ordering::Relaxed)
     }
 
     /// Whether it ran to its end, and its failure was not reported: one that is discarded after a failure ends in

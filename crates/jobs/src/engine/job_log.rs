@@ -1,6 +1,7 @@
 //! One line in the log for each job that ended, up to a number a second, and one line a second about the others. The
 //! fetcher writes the lines of jobs that ran well. Those of failed jobs have an error to show, so Ruby writes them.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 use chaton_core::clock;
@@ -36,14 +37,38 @@ pub(super) struct JobLogLines {
     more: Option<(u64, u64)>,
 }
 
-/// The lines that are not written yet. It is a part of the engine's locked state.
+/// Counts lines about jobs that failed.
+pub(super) struct FailedLines {
+    per_s: u64,
+    /// The second in which they are counted, and above its lower half how many.
+    counted: AtomicU64,
+}
+
+impl FailedLines {
+    pub fn new(settings: JobLogSettings) -> Self {
+        Self { per_s: settings.per_s as u64, counted: AtomicU64::new(0) }
+    }
+
+    /// Counts one; whether it gets a line.
+    pub fn add(&self) -> bool {
+        let second = (clock::now_ns() / SECOND_NS) & u64::from(u32::MAX);
+        let count = |counted: u64| match counted & u64::from(u32::MAX) == second {
+            true => counted.checked_add(1 << 32),
+            false => Some(second | 1 << 32),
+        };
+        let before = self.counted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count);
+        let shown = before.map_or(u64::MAX, |before| count(before).unwrap_or(u64::MAX) >> 32);
+        self.per_s == 0 || shown <= self.per_s
+    }
+}
+
+/// The lines that are not written yet. They belong to the fetcher.
 #[derive(Default)]
 pub(super) struct JobLog {
     settings: JobLogSettings,
     /// The second in which the lines are counted.
     second: u64,
     done: usize,
-    failed: usize,
     lines: JobLogLines,
     /// When the first job without a line ended (ns).
     more_since_ns: u64,
@@ -70,24 +95,15 @@ impl JobLog {
         }
     }
 
-    /// Notes a job that failed; whether it gets a line.
-    pub fn add_failed(&mut self) -> bool {
-        if self.settings.per_s == 0 {
-            return true;
-        }
-        let now_ns = clock::now_ns();
-        self.begin_second(now_ns);
-        self.failed += 1;
-        if self.failed > self.settings.per_s {
-            self.add_more(now_ns, |more| more.1 += 1);
-        }
-        self.failed <= self.settings.per_s
+    /// Notes a job that failed and got no line.
+    pub fn add_failed(&mut self) {
+        self.add_more(clock::now_ns(), |more| more.1 += 1);
     }
 
     fn begin_second(&mut self, now_ns: u64) {
         let second = now_ns / SECOND_NS;
         if second != self.second {
-            (self.second, self.done, self.failed) = (second, 0, 0);
+            (self.second, self.done) = (second, 0);
         }
     }
 
@@ -146,14 +162,21 @@ mod tests {
 
     #[test]
     fn failures_past_the_bound_are_only_counted() {
-        let mut log = JobLog::new(JobLogSettings { per_s: 1, info: true });
-        let shown = (0..1000).filter(|_| log.add_failed()).count() as u64;
+        let settings = JobLogSettings { per_s: 1, info: true };
+        let (mut log, failed) = (JobLog::new(settings), FailedLines::new(settings));
+        let mut adds = || {
+            failed.add() || {
+                log.add_failed();
+                false
+            }
+        };
+        let shown = (0..1000).filter(|_| adds()).count() as u64;
         let more = log.take(true).and_then(|lines| lines.more).unwrap();
         // A second may have ended meanwhile.
         assert_eq!((shown + more.1, more.0), (1000, 0));
         assert!((1..500).contains(&shown), "{shown}");
         assert!(log.take(true).is_none());
-        let mut off = JobLog::new(JobLogSettings::default());
-        assert!((0..1000).all(|_| off.add_failed()));
+        let off = FailedLines::new(JobLogSettings::default());
+        assert!((0..1000).all(|_| off.add()));
     }
 }

@@ -3,13 +3,14 @@
 //! slow claim cannot delay a heartbeat until the lease has run out. Heartbeats also come first in each
 //! round, and a round moves one batch of due jobs, so that no backlog delays them.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::admission::Admission;
 use super::cron_ticks::CronTicks;
+use super::intake::Intake;
 use super::job::DUE_AGAIN_S;
 use super::left_batches::LeftBatches;
 use super::neighbours::Neighbours;
@@ -17,7 +18,7 @@ use super::orphans::{self, WorkerDeath};
 use super::owner_identity;
 use super::reconcile::reconcile;
 use super::report;
-use super::state::{EngineState, LockedState};
+use super::state::{Chores, EngineState, DEATHS_MAX};
 use super::store_retry::StoreRetry;
 use crate::store::{DueSummary, ProcessReport, Result, Store, StoreError};
 use chaton_core::clock::boot_ns;
@@ -62,6 +63,10 @@ pub(super) struct Maintenance {
     /// [`EngineState::answers`] when the last round began.
     answers_seen: u64,
     heartbeat_at_s: f64,
+    /// When the next scheduled job is due (s); `None`: none is scheduled.
+    due_at: Option<f64>,
+    /// Workers of the same supervisor that died, until their jobs are reclaimed.
+    deaths: VecDeque<WorkerDeath>,
     scan_at_s: f64,
     cancel_at_s: f64,
     cron_ticks: CronTicks,
@@ -92,6 +97,8 @@ impl Maintenance {
             retry_at_s: 0.0,
             answers_seen: 0,
             heartbeat_at_s: 0.0,
+            due_at: Some(0.0),
+            deaths: VecDeque::new(),
             scan_at_s: 0.0,
             cancel_at_s: f64::MAX,
             cron_ticks: CronTicks::new(),
@@ -114,22 +121,24 @@ impl Maintenance {
         loop {
             self.state.due_waits.store(false, Ordering::Relaxed);
             let until_s = self.round();
-            let mut locked = self.state.locked.lock();
-            if locked.fetcher_done {
-                drop(locked);
+            let state = self.state.clone();
+            let mut chores = state.chores.lock();
+            if chores.fetcher_done {
+                drop(chores);
                 self.leave();
                 return;
             }
             // Before the look at the room, so that a start after it ends the wait.
-            let is_due = locked.due_at.is_some_and(|at| at <= self.state.now_s());
-            self.state.due_waits.store(is_due && self.state.config.claim_due, Ordering::SeqCst);
-            if self.has_work(&locked) {
+            let due_at = chores.due.unwrap_or(self.due_at);
+            let is_due = due_at.is_some_and(|at| at <= state.now_s());
+            state.due_waits.store(is_due && state.config.claim_due, Ordering::SeqCst);
+            if self.has_work(&chores) {
                 continue;
             }
             // The watcher may have found an earlier one since.
-            let until_s = until_s.min(self.due_at(&locked).max(self.retry_at_s));
-            let rest = (until_s - self.state.now_s()).clamp(0.0, 3600.0);
-            self.state.maintenance_cond.wait_for(&mut locked, Duration::from_secs_f64(rest));
+            let until_s = until_s.min(self.due_at(&chores).max(self.retry_at_s));
+            let rest = (until_s - state.now_s()).clamp(0.0, 3600.0);
+            state.maintenance_cond.wait_for(&mut chores, Duration::from_secs_f64(rest));
         }
     }
 
@@ -222,7 +231,7 @@ impl Maintenance {
     /// Sends the heartbeat if it is due.
     fn keep_lease(&mut self) -> Result<()> {
         let now_s = self.state.now_s();
-        let heartbeat_now = std::mem::take(&mut self.state.locked.lock().heartbeat_now);
+        let heartbeat_now = std::mem::take(&mut self.state.chores.lock().heartbeat);
         if heartbeat_now
             || now_s >= self.heartbeat_at_s
             || self.heartbeat_at_s - now_s > 2.0 * self.heartbeat_s()
@@ -237,10 +246,10 @@ impl Maintenance {
     }
 
     fn next_at(&self) -> f64 {
-        let locked = self.state.locked.lock();
-        let due_at = self.due_at(&locked);
-        let reclaim_at = if locked.deaths.is_empty() { self.scan_at_s } else { 0.0 };
-        drop(locked);
+        let chores = self.state.chores.lock();
+        let due_at = self.due_at(&chores);
+        let reclaim_at = if self.has_deaths(&chores) { 0.0 } else { self.scan_at_s };
+        drop(chores);
         let tick = self.cron_ticks.next_at(&self.state);
         let parts = [
             (Part::Reclaim, reclaim_at),
@@ -253,13 +262,18 @@ impl Maintenance {
     }
 
     /// When due jobs may be moved next (s).
-    fn due_at(&self, locked: &LockedState) -> f64 {
-        let due_at = locked.due_at.filter(|_| self.state.may_move_due(locked));
+    fn due_at(&self, chores: &Chores) -> f64 {
+        let due_at = chores.due.unwrap_or(self.due_at);
+        let due_at = due_at.filter(|_| self.state.may_move_due());
         due_at.map_or(f64::MAX, |at| at.max(self.part_at_s(Part::Due)))
     }
 
+    fn has_deaths(&self, chores: &Chores) -> bool {
+        !self.deaths.is_empty() || !chores.deaths.is_empty()
+    }
+
     /// Whether something became due while the round ran.
-    fn has_work(&self, locked: &LockedState) -> bool {
+    fn has_work(&self, chores: &Chores) -> bool {
         let now_s = self.state.now_s();
         if self.pauses(now_s) {
             return false;
@@ -268,12 +282,11 @@ impl Maintenance {
             return true;
         }
         let may = |part| now_s >= self.part_at_s(part);
-        let cancels = locked.check_cancels && self.state.running.load(Ordering::Relaxed) > 0;
-        let deaths = !locked.deaths.is_empty();
-        locked.heartbeat_now
+        let cancels = chores.cancels && self.state.running.load(Ordering::Relaxed) > 0;
+        chores.heartbeat
             || cancels && may(Part::Cancel)
-            || self.due_at(locked) <= now_s
-            || deaths && may(Part::Reclaim)
+            || self.due_at(chores) <= now_s
+            || self.has_deaths(chores) && may(Part::Reclaim)
     }
 
     fn heartbeat(&mut self, now_s: f64) -> Result<()> {
@@ -281,7 +294,7 @@ impl Maintenance {
         let counters = &state.counters;
         let totals =
             (counters.processed.load(Ordering::Relaxed), counters.failed.load(Ordering::Relaxed));
-        let (quiet, stops) = state.locked.lock().quiet_and_stops();
+        let (quiet, stops) = state.quiet_and_stops();
         // What killed its supervisor may kill it, too, a moment after it has noticed.
         let orphaned = state.config.gauges.as_ref().is_some_and(|gauges| gauges.is_orphaned());
         let work = report::running_jobs(&state);
@@ -319,8 +332,8 @@ impl Maintenance {
         let held = state.holds_lease();
         self.note_connection(reply.is_new && state.heartbeat_ns.load(Ordering::Relaxed) != 0);
         if !held {
-            let mut locked = state.locked.lock();
-            locked.leased_from = locked.next_ticket;
+            let next_ticket = state.next_ticket.load(Ordering::SeqCst);
+            state.leased_from.store(next_ticket, Ordering::SeqCst);
         }
         state.heartbeat_ns.store(sent_ns.max(1), Ordering::Relaxed);
         if let Some(gauges) = &state.config.gauges {
@@ -351,8 +364,7 @@ impl Maintenance {
         let before = std::mem::replace(&mut self.connections, self.store.connections());
         if was_forgotten || before != 0 && before != self.connections {
             self.healthy_since_ns = boot_ns().max(1);
-            self.state.locked.lock().reconcile = true;
-            self.state.fetcher_cond.notify_one();
+            self.state.tell_fetcher(|inbox| inbox.compare = true);
         }
     }
 
@@ -360,17 +372,16 @@ impl Maintenance {
     /// are certainly dead or sent no heartbeat for a whole lease in which this engine was healthy.
     fn reclaim_orphans(&mut self, now_s: f64) -> Result<()> {
         let mut failed = Ok(());
-        let deaths: Vec<_> = self.state.locked.lock().deaths.iter().cloned().collect();
-        for death in deaths {
+        self.deaths.append(&mut self.state.chores.lock().deaths);
+        self.deaths.drain(..self.deaths.len().saturating_sub(DEATHS_MAX));
+        for _ in 0..self.deaths.len() {
             self.keep_lease()?;
+            let Some(death) = self.deaths.pop_front() else { break };
             let result = self.reclaim(&death, now_s);
-            // Removed only when it is done, so that a failure is tried again, after the others.
-            let mut locked = self.state.locked.lock();
-            locked.deaths.retain(|one| *one != death);
+            // A failure is tried again, after the others.
             if result.is_err() {
-                locked.deaths.push_back(death);
+                self.deaths.push_back(death);
             }
-            drop(locked);
             note_failure(&mut failed, result)?;
         }
         failed.and(self.scan_owners(now_s))
@@ -447,12 +458,12 @@ impl Maintenance {
 
     /// Moves one batch of due jobs; the next rounds move the others.
     fn move_due(&mut self, now_s: f64) -> Result<()> {
-        let locked = self.state.locked.lock();
-        let updates = locked.due_updates;
-        if self.due_at(&locked) > now_s {
+        let mut chores = self.state.chores.lock();
+        self.due_at = chores.due.take().unwrap_or(self.due_at);
+        if self.due_at(&chores) > now_s {
             return Ok(());
         }
-        drop(locked);
+        drop(chores);
         let due = if self.state.config.claim_due {
             self.claim_due(now_s)?
         } else {
@@ -460,11 +471,8 @@ impl Maintenance {
         };
         let counters = &self.state.counters;
         counters.due_moved.fetch_add(due.moved as u64, Ordering::Relaxed);
-        let mut locked = self.state.locked.lock();
-        if locked.due_updates == updates {
-            locked.due_at = due.next_at;
-        }
-        drop(locked);
+        // What the watcher has found since comes next.
+        self.due_at = due.next_at;
         if due.moved > 0 {
             counters.schedule_lag_us.store((due.lag_max_s * 1e6) as u64, Ordering::Relaxed);
             self.state.wake_fetcher();
@@ -476,26 +484,20 @@ impl Maintenance {
     /// ignores these tickets; when the reply is lost it looks for them.
     fn claim_due(&mut self, now_s: f64) -> Result<DueSummary> {
         let room = self.state.due_room().max(1);
-        let mut locked = self.state.locked.lock();
-        let first = locked.next_ticket;
-        locked.next_ticket += room as u64;
-        locked.reserved_tickets = Some((first, first + room as u64));
-        locked.claims_pending += 1;
-        drop(locked);
+        let first = self.state.next_ticket.fetch_add(room as u64, Ordering::SeqCst);
+        self.state.inbox.lock().due_claim = Some((first, first + room as u64));
         let claimed = self.store.claim_due(&self.state.identity.name, first, now_s, room);
         let lost = claimed.is_err();
         let taken = claimed.and_then(|(jobs, due)| {
             self.admission.admit(&mut *self.store, jobs)?;
             Ok(due)
         });
-        let mut locked = self.state.locked.lock();
-        locked.reserved_tickets = None;
-        locked.claims_pending -= 1;
-        if lost {
-            locked.note_lost_claim(first);
-        }
-        drop(locked);
-        self.state.fetcher_cond.notify_one();
+        self.state.tell_fetcher(|inbox| {
+            inbox.due_claim = None;
+            if lost {
+                inbox.note_lost_claim(first);
+            }
+        });
         self.state.idle_wait.changed();
         if self.state.due_is_refused() {
             self.parts[Part::Due as usize].1 = now_s + DUE_AGAIN_S;
@@ -508,14 +510,13 @@ impl Maintenance {
     }
 
     fn check_cancels(&mut self, now_s: f64) -> Result<()> {
-        if std::mem::take(&mut self.state.locked.lock().check_cancels) {
+        if std::mem::take(&mut self.state.chores.lock().cancels) {
             self.cancel_at_s = self.cancel_at_s.min(now_s + CANCEL_GAP_S);
         }
         if now_s < self.cancel_at_s {
             return Ok(());
         }
-        let jobs = self.state.locked.lock().jobs.clone();
-        let jobs: Vec<_> = jobs.into_values().filter(|job| job.is_running()).collect();
+        let jobs = self.state.running_jobs();
         if jobs.is_empty() {
             self.cancel_at_s = f64::MAX;
             return Ok(());
@@ -532,11 +533,13 @@ impl Maintenance {
     pub(super) fn leave(&mut self) {
         let now_s = self.state.now_s();
         let result = self.heartbeat(now_s).and_then(|()| {
-            if std::mem::take(&mut self.state.locked.lock().reconcile) {
-                reconcile(&self.state, &mut *self.store, &[], now_s)?;
+            // The fetcher has ended: what it was told last is taken here.
+            Intake::new(&self.state).take(&self.state);
+            if self.state.hand.read().compare {
+                reconcile(&self.state, &mut *self.store, &[], || ())?;
             }
             let name = self.state.identity.name.clone();
-            if self.state.locked.lock().has_note {
+            if self.state.hand.read().has_note {
                 orphans::remove_note(&mut *self.store, &name)?;
             }
             self.store.forget(&name).map(|_| ())

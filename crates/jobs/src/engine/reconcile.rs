@@ -3,8 +3,10 @@
 //! writes: Redis was restored from an older file, or a replica took over that was behind.
 
 use std::collections::HashSet;
+use std::sync::atomic::Ordering;
 
-use super::state::{EngineState, LockedState};
+use super::hand::Hand;
+use super::state::EngineState;
 use crate::document::Document;
 use crate::outcome::{Ack, Outcome, SideEffects};
 use crate::store::{ClaimedJob, Result, Store};
@@ -21,19 +23,24 @@ struct Differences {
 }
 
 /// Ends jobs that are in flight again though they have ended, puts those that run back into the in-flight
-/// set, and returns those whose claim had no reply. `in_write`: acknowledgements that are not in
-/// [`LockedState::acks`] now.
+/// set, and returns those whose claim had no reply. `in_write`: acknowledgements that are not in [`Hand::acks`] now.
+/// `settle` takes the messages about what is in hand.
 pub(super) fn reconcile(
     state: &EngineState,
     store: &mut dyn Store,
     in_write: &[Ack],
-    now_s: f64,
+    settle: impl FnOnce(),
 ) -> Result<Vec<ClaimedJob>> {
     // Taken first: a claim that fails meanwhile asks for another comparison.
-    let lost_from = state.locked.lock().lost_from.take();
-    let result = compare(state, store, in_write, lost_from, now_s);
+    let mut hand = state.hand.write();
+    hand.compare = false;
+    let lost_from = hand.lost_from.take();
+    drop(hand);
+    let result = compare(state, store, in_write, lost_from, settle);
     if result.is_err() {
-        lost_from.inspect(|ticket| state.locked.lock().note_lost_claim(*ticket));
+        let mut hand = state.hand.write();
+        hand.compare = true;
+        lost_from.into_iter().for_each(|ticket| hand.note_lost_claim(ticket));
     }
     result
 }
@@ -43,13 +50,13 @@ fn compare(
     store: &mut dyn Store,
     in_write: &[Ack],
     lost_from: Option<u64>,
-    now_s: f64,
+    settle: impl FnOnce(),
 ) -> Result<Vec<ClaimedJob>> {
     let owner = &state.identity.name;
     let in_flight = store.in_flight(owner)?;
-    let holds_lease = state.holds_lease();
-    let found =
-        differences(&state.locked.lock(), in_flight, in_write, lost_from, now_s, holds_lease);
+    // What was claimed before that is in hand now.
+    settle();
+    let found = differences(state, in_flight, in_write, lost_from);
     if !found.ended.is_empty() {
         let removals = found.ended.iter().filter(|ack| ack.outcome == Outcome::Ack).count();
         let fenced = store.ack(owner, &found.ended)?;
@@ -70,20 +77,19 @@ fn compare(
 }
 
 fn differences(
-    locked: &LockedState,
+    state: &EngineState,
     in_flight: Vec<ClaimedJob>,
     in_write: &[Ack],
     lost_from: Option<u64>,
-    now_s: f64,
-    holds_lease: bool,
 ) -> Differences {
+    let (hand, now_s, holds_lease) = (state.hand.read(), state.now_s(), state.holds_lease());
+    let leased_from = state.leased_from.load(Ordering::SeqCst);
     let mut found = Differences::default();
     let stored: HashSet<u64> = in_flight.iter().map(|job| job.ticket).collect();
-    let unwritten: HashSet<u64> = in_write.iter().chain(&locked.acks).map(|a| a.ticket).collect();
-    let is_reserved =
-        |ticket| locked.reserved_tickets.is_some_and(|(a, b)| (a..b).contains(&ticket));
+    let unwritten: HashSet<u64> = in_write.iter().chain(&hand.acks).map(|a| a.ticket).collect();
+    let is_reserved = |ticket| hand.due_claim.is_some_and(|(a, b)| (a..b).contains(&ticket));
     let is_in_hand = |ticket| {
-        let is_open = locked.jobs.contains_key(&ticket) || locked.left.contains(&ticket);
+        let is_open = hand.jobs.contains_key(&ticket) || hand.left.contains(&ticket);
         is_open || unwritten.contains(&ticket) || is_reserved(ticket)
     };
     for job in in_flight {
@@ -94,18 +100,17 @@ fn differences(
         if lost_from.is_some_and(|from| ticket >= from) {
             found.lost_claims.push(job);
         } else {
-            found.ended.push(end_again(locked, job, now_s));
+            found.ended.push(end_again(&hand, job, now_s));
         }
     }
     // Once a lease has run out, another process may have reclaimed the jobs.
-    let is_missing =
-        |ticket| holds_lease && ticket >= locked.leased_from && !stored.contains(&ticket);
-    let jobs = locked.jobs.values().filter(|job| is_missing(job.ticket()));
+    let is_missing = |ticket| holds_lease && ticket >= leased_from && !stored.contains(&ticket);
+    let jobs = hand.jobs.values().filter(|job| is_missing(job.ticket()));
     found.missing.extend(jobs.map(|job| {
         let (queue, payload) = (job.stored_queue(), job.document().payload().to_vec());
         ClaimedJob { ticket: job.ticket(), queue, payload }
     }));
-    for ack in in_write.iter().chain(&locked.acks).filter(|ack| is_missing(ack.ticket)) {
+    for ack in in_write.iter().chain(&hand.acks).filter(|ack| is_missing(ack.ticket)) {
         if let Outcome::Retry { payload, .. } = &ack.outcome {
             let (queue, payload) = (ack.queue.clone(), payload.clone());
             found.missing.push(ClaimedJob { ticket: ack.ticket, queue, payload });
@@ -116,13 +121,13 @@ fn differences(
 
 /// Ends a job as it had ended. Only acknowledgements are known for certain: other jobs go back to where
 /// they were, and so do due jobs, since the store may have lost their push, too.
-fn end_again(locked: &LockedState, job: ClaimedJob, now_s: f64) -> Ack {
+fn end_again(hand: &Hand, job: ClaimedJob, now_s: f64) -> Ack {
     let ClaimedJob { ticket, queue, payload } = job;
     let Ok(doc) = Document::parse(payload.into()) else {
         let outcome = Outcome::Dead { payload: None, at: now_s };
         return Ack { ticket, queue, outcome, effects: None };
     };
-    let (outcome, event) = match (queue.is_empty(), locked.was_acknowledged(ticket)) {
+    let (outcome, event) = match (queue.is_empty(), hand.was_acknowledged(ticket)) {
         (true, _) => (Outcome::back_to_set(&doc, None, now_s), None),
         (false, true) => (Outcome::Ack, Outcome::Ack.batch_event()),
         (false, false) => (Outcome::requeue(), None),

@@ -42,9 +42,9 @@ pub(super) fn process_info(state: &EngineState) -> String {
 
 /// The jobs that run now.
 pub(super) fn running_jobs(state: &EngineState) -> Vec<RunningJob> {
-    let jobs: Vec<_> = state.locked.lock().jobs.values().cloned().collect();
-    jobs.iter()
-        .filter(|job| job.is_running())
+    state
+        .running_jobs()
+        .iter()
         .map(|job| RunningJob {
             tid: format!("{:x}t{}", std::process::id(), job.thread()),
             queue: job.queue().clone(),

@@ -1,162 +1,47 @@
 //! The engine's state: what its threads, its jobs and Ruby's threads share.
 
-use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use chaton_core::clock::{boot_ns, now_ns, wall_s};
+use chaton_core::clock::{boot_ns, wall_s};
 use chaton_core::engine::Feed;
 use chaton_core::idle_wait::IdleWait;
 use chaton_core::process::counters::{add, ClassCounters};
 use parking_lot::{Condvar, Mutex};
-use rustc_hash::FxHashMap;
 
 use super::config::Config;
+use super::hand::{Ended, Hand, HandCell, Inbox};
 use super::job::{Job, JobOwner, Run};
-use super::job_log::JobLog;
+use super::job_log::FailedLines;
 use super::orphans::WorkerDeath;
 use super::owner_identity::OwnerIdentity;
 use super::stats::JobCounters;
-use crate::outcome::Outcome;
 use crate::store::{Ack, Interrupt};
 
-/// Weight of the newest run in the mean time of a job.
-const SERVICE_WEIGHT: f64 = 0.05;
 /// Due jobs that may wait for client middleware. Claimed half by half, they last longer than a claim takes,
 /// and no job of a queue waits long behind them.
 pub(super) const DUE_AHEAD: usize = 256;
 /// Deaths of siblings that may wait to be handled.
-const DEATHS_MAX: usize = 64;
-/// Jobs that ended without an acknowledgement and are remembered.
-const UNACKNOWLEDGED_MAX: usize = 10_000;
+pub(super) const DEATHS_MAX: usize = 64;
 
 fn boot_s(boot_ns: u64) -> f64 {
     boot_ns as f64 / 1e9
 }
 
-/// The part of the engine's state behind its mutex: the claimed jobs, and what
-/// its threads ask of each other.
+/// Messages to the maintenance thread.
 #[derive(Default)]
-pub(super) struct LockedState {
-    /// Claimed and not ended, by ticket.
-    pub jobs: FxHashMap<u64, Arc<Job>>,
-    /// Ended and not yet acknowledged to the store.
-    pub acks: Vec<Ack>,
-    /// When the first of them ended (ns).
-    pub acks_since_ns: u64,
-    /// Acknowledgements in the call that runs now.
-    pub acks_in_write: usize,
-    /// Locks (key, jid) to give up because their job started.
-    pub unlocks: Vec<(String, String)>,
-    /// Suspects that wait until they can run alone, each with the time (ns) at which it is rescheduled.
-    pub suspects: VecDeque<(Arc<Job>, u64)>,
-    /// Ticket of the suspect that runs alone.
-    pub running_alone: Option<u64>,
-    /// The store has a note about a suspect that ran alone.
-    pub has_note: bool,
-    /// Claims that have no reply yet.
-    pub claims_pending: usize,
-    /// Tickets, first and one past the last, that the maintenance thread claims due jobs under.
-    pub reserved_tickets: Option<(u64, u64)>,
-    /// Compare the in-flight set in the store with `jobs`: the reply to a claim was lost, or the
-    /// store may have lost its last writes.
-    pub reconcile: bool,
-    /// The first ticket of the claims whose reply was lost.
-    pub lost_from: Option<u64>,
-    /// The first ticket of those claimed since the lease last began. While it lasts, no other process
-    /// reclaims them.
-    pub leased_from: u64,
-    /// Jobs that ran when the engine gave them up, by ticket: they stay in flight.
-    pub left: HashSet<u64>,
-    /// Jobs that ended in another way than [`Outcome::Ack`], by ticket.
-    unacknowledged: BTreeSet<u64>,
-    /// The first ticket from which `unacknowledged` is complete.
-    remembered_from: u64,
-    /// Mean time of a run in ns; 0 while unknown.
-    pub service_ns: f64,
-    /// The next ticket.
-    pub next_ticket: u64,
-    /// No more claims.
-    pub quiet: bool,
-    /// The engine ends.
-    pub stopping: bool,
-    /// The fetcher has ended: the maintenance thread may remove the owner.
-    pub fetcher_done: bool,
-    /// A slot of a limit was released, and the first job of its line may be in its queue now.
-    pub slot_released: bool,
-    /// The last claim found all queues empty.
-    pub queues_empty: bool,
-    /// Under strict order, the queues before the lowest one that claimed jobs came from.
-    pub higher_queues: Vec<Arc<str>>,
-    /// One of `higher_queues` got a job.
-    pub preempt: bool,
-    /// When the next scheduled job is due (s); `None`: none is scheduled.
-    pub due_at: Option<f64>,
-    /// How often the watcher has set `due_at`.
-    pub due_updates: u64,
+pub(super) struct Chores {
+    /// When the next scheduled job is due (s); `Some(None)`: none is scheduled.
+    pub due: Option<Option<f64>>,
     /// Jobs may have been cancelled.
-    pub check_cancels: bool,
+    pub cancels: bool,
     /// The next heartbeat is due at once.
-    pub heartbeat_now: bool,
+    pub heartbeat: bool,
     /// Workers of the same supervisor that died.
     pub deaths: VecDeque<WorkerDeath>,
-    /// The lines about ended jobs that are not written yet.
-    pub log: JobLog,
-}
-
-impl LockedState {
-    /// Whether the engine claims nothing, and whether that is because it was asked to: one that has claimed
-    /// nothing yet may be about to begin.
-    pub fn quiet_and_stops(&self) -> (bool, bool) {
-        (self.quiet, self.quiet && self.next_ticket > 1)
-    }
-
-    /// Adds an acknowledgement for the fetcher to write.
-    pub fn push_ack(&mut self, ack: Ack) {
-        if self.acks.is_empty() {
-            self.acks_since_ns = now_ns();
-        }
-        if ack.outcome != Outcome::Ack {
-            self.note_unacknowledged(ack.ticket);
-        }
-        self.acks.push(ack);
-    }
-
-    /// Notes that a job is not in hand any more though it was not acknowledged.
-    pub fn note_unacknowledged(&mut self, ticket: u64) {
-        self.unacknowledged.insert(ticket);
-        if self.unacknowledged.len() > UNACKNOWLEDGED_MAX {
-            self.remembered_from = self.unacknowledged.pop_first().map_or(0, |first| first + 1);
-        }
-    }
-
-    /// Whether a job that is not in hand any more has ended with [`Outcome::Ack`].
-    pub fn was_acknowledged(&self, ticket: u64) -> bool {
-        ticket >= self.remembered_from && !self.unacknowledged.contains(&ticket)
-    }
-
-    /// Notes that the reply to a claim with this first ticket was lost.
-    pub fn note_lost_claim(&mut self, ticket: u64) {
-        self.reconcile = true;
-        self.lost_from = Some(self.lost_from.map_or(ticket, |from| from.min(ticket)));
-    }
-
-    /// Whether no suspect waits or runs.
-    pub fn has_no_suspect(&self) -> bool {
-        self.suspects.is_empty() && self.running_alone.is_none()
-    }
-
-    /// Takes acknowledgements back, to be written before the others.
-    pub fn return_acks(&mut self, acks: Vec<Ack>) {
-        let newer = std::mem::replace(&mut self.acks, acks);
-        self.acks.extend(newer);
-    }
-
-    /// Whether nothing is claimed, running or unwritten.
-    pub fn is_idle(&self) -> bool {
-        let written = self.acks.is_empty() && self.acks_in_write == 0;
-        self.jobs.is_empty() && self.claims_pending == 0 && written
-    }
+    /// The fetcher has ended: the owner may be removed.
+    pub fetcher_done: bool,
 }
 
 /// What the engine's threads, its jobs and Ruby's threads share.
@@ -164,15 +49,33 @@ pub struct EngineState {
     pub(super) config: Config,
     pub(super) identity: OwnerIdentity,
     pub(super) feed: Arc<dyn Feed<Job>>,
-    pub(super) locked: Mutex<LockedState>,
+    /// Messages to the fetcher, and what it has in hand.
+    pub(super) inbox: Mutex<Inbox>,
+    pub(super) hand: HandCell,
     /// Wakes the fetcher.
     pub(super) fetcher_cond: Condvar,
+    pub(super) chores: Mutex<Chores>,
     /// Wakes the maintenance thread.
     pub(super) maintenance_cond: Condvar,
     /// Waits until the engine is idle.
     pub(super) idle_wait: IdleWait,
-    /// The fetcher waits (set under the mutex).
+    /// No more claims; only the engine's callers write it.
+    pub(super) quiet: AtomicBool,
+    /// The engine ends; only the engine's callers write it.
+    pub(super) stopping: AtomicBool,
+    /// The next ticket.
+    pub(super) next_ticket: AtomicU64,
+    /// The first ticket of those claimed since the lease last began. While it lasts, no other process reclaims
+    /// them. Only the maintenance thread writes it.
+    pub(super) leased_from: AtomicU64,
+    /// A suspect waits or runs, as the fetcher knows.
+    pub(super) has_suspect: AtomicBool,
+    /// The fetcher waits (set with its inbox locked, as the next three).
     pub(super) fetcher_waits: AtomicBool,
+    /// It waits until acknowledgements are due.
+    pub(super) acks_wait: AtomicBool,
+    /// It waits though the queues may have jobs.
+    pub(super) would_claim: AtomicBool,
     /// It waits and would claim for a thread that is idle. A thread is so only a moment after its job has ended.
     pub(super) thread_wanted: AtomicBool,
     /// Claimed from queues, not started.
@@ -199,6 +102,7 @@ pub struct EngineState {
     /// Processes that claim from the store, as the last heartbeat found.
     pub(super) processes: AtomicUsize,
     pub(super) counters: JobCounters,
+    failed_lines: FailedLines,
     pub(super) watch: OnceLock<Arc<dyn Interrupt>>,
     /// With this error the store could not be reached at the start; it is reported.
     pub(super) error_at_start: OnceLock<String>,
@@ -213,14 +117,21 @@ impl EngineState {
         identity: OwnerIdentity,
         feed: Arc<dyn Feed<Job>>,
     ) -> Arc<Self> {
-        let (quiet, log) = (config.begins_quiet, JobLog::new(config.log));
-        let locked =
-            LockedState { next_ticket: 1, due_at: Some(0.0), quiet, log, ..LockedState::default() };
         Arc::new(Self {
+            quiet: AtomicBool::new(config.begins_quiet),
+            failed_lines: FailedLines::new(config.log),
             config,
             identity,
             feed,
-            locked: Mutex::new(locked),
+            inbox: Mutex::default(),
+            hand: HandCell::default(),
+            chores: Mutex::default(),
+            stopping: AtomicBool::new(false),
+            next_ticket: AtomicU64::new(1),
+            leased_from: AtomicU64::new(0),
+            has_suspect: AtomicBool::new(false),
+            acks_wait: AtomicBool::new(false),
+            would_claim: AtomicBool::new(false),
             fetcher_cond: Condvar::new(),
             maintenance_cond: Condvar::new(),
             idle_wait: IdleWait::default(),
@@ -252,26 +163,83 @@ impl EngineState {
         self.clock_offset.store(offset.to_bits(), Ordering::Relaxed);
     }
 
+    /// Sends a message to the fetcher.
+    pub(super) fn tell_fetcher(&self, write: impl FnOnce(&mut Inbox)) {
+        write(&mut self.inbox.lock());
+        self.fetcher_cond.notify_one();
+    }
+
+    /// Sends a message to the maintenance thread.
+    pub(super) fn tell_maintenance(&self, write: impl FnOnce(&mut Chores)) {
+        write(&mut self.chores.lock());
+        self.maintenance_cond.notify_one();
+    }
+
     /// Claims again though the queues were empty at the last claim.
     pub(super) fn wake_fetcher(&self) {
-        self.locked.lock().queues_empty = false;
-        self.fetcher_cond.notify_one();
+        self.tell_fetcher(|inbox| inbox.look = true);
     }
 
     /// A thread has become idle.
     pub(super) fn note_idle_thread(&self) {
         if self.thread_wanted.load(Ordering::SeqCst) {
-            let _held = self.locked.lock();
-            self.fetcher_cond.notify_one();
+            self.tell_fetcher(|_| ());
         }
     }
 
     /// Ends the pauses of the fetcher and the maintenance thread.
     pub(super) fn end_pauses(&self) {
-        let _held = self.locked.lock();
-        self.answers.fetch_add(1, Ordering::Relaxed);
-        self.fetcher_cond.notify_one();
-        self.maintenance_cond.notify_one();
+        self.answers.fetch_add(1, Ordering::SeqCst);
+        self.tell_fetcher(|_| ());
+        self.tell_maintenance(|_| ());
+    }
+
+    pub(super) fn set_quiet(&self, quiet: bool) {
+        self.quiet.store(quiet, Ordering::SeqCst);
+        self.wake_fetcher();
+        self.tell_maintenance(|chores| chores.heartbeat = true);
+    }
+
+    /// Whether no more jobs may start.
+    pub(super) fn is_closing(&self) -> bool {
+        self.quiet.load(Ordering::SeqCst) || self.stopping.load(Ordering::SeqCst)
+    }
+
+    /// Whether the engine claims nothing, and whether that is because it was asked to: one that has claimed
+    /// nothing yet may be about to begin.
+    pub(super) fn quiet_and_stops(&self) -> (bool, bool) {
+        let quiet = self.quiet.load(Ordering::SeqCst);
+        (quiet, quiet && self.next_ticket.load(Ordering::Relaxed) > 1)
+    }
+
+    /// Whether nothing is claimed, running or unwritten.
+    pub(super) fn is_idle(&self) -> bool {
+        let hand = self.hand.read();
+        let inbox = self.inbox.lock();
+        let told = inbox.claimed.is_empty() && inbox.ended.is_empty() && inbox.due_claim.is_none();
+        told && hand.is_idle()
+    }
+
+    /// The jobs that run now.
+    pub(super) fn running_jobs(&self) -> Vec<Arc<Job>> {
+        let hand = self.hand.read();
+        let inbox = self.inbox.lock();
+        let jobs = hand.jobs.values().chain(&inbox.claimed);
+        jobs.filter(|job| job.is_running()).cloned().collect()
+    }
+
+    /// Shows whether a suspect waits or runs. Due jobs wait for it.
+    pub(super) fn show_suspect(&self, has_suspect: bool) {
+        if self.has_suspect.swap(has_suspect, Ordering::SeqCst) && !has_suspect {
+            self.wake_for_due();
+        }
+    }
+
+    /// Wakes the maintenance thread if it waits for room for due jobs and there is some.
+    fn wake_for_due(&self) {
+        if self.due_waits.load(Ordering::SeqCst) && self.may_move_due() {
+            self.tell_maintenance(|_| ());
+        }
     }
 
     /// Makes the watcher choose anew which queues it watches.
@@ -281,20 +249,20 @@ impl EngineState {
 
     /// Notes that a sibling died. Beyond a bound the oldest one is left to its lease.
     pub(super) fn add_death(&self, death: WorkerDeath) {
-        let mut locked = self.locked.lock();
-        if locked.deaths.len() >= DEATHS_MAX {
-            locked.deaths.pop_front();
-        }
-        locked.deaths.push_back(death);
-        drop(locked);
-        self.maintenance_cond.notify_one();
+        self.tell_maintenance(|chores| {
+            if chores.deaths.len() >= DEATHS_MAX {
+                chores.deaths.pop_front();
+            }
+            chores.deaths.push_back(death);
+        });
     }
 
     /// Whether due jobs may be moved now: not while stopping, and through Ruby's middleware only while the
     /// pool has room for them and no suspect has to run alone.
-    pub(super) fn may_move_due(&self, locked: &LockedState) -> bool {
-        let is_free = || !locked.quiet && locked.has_no_suspect() && self.due_room() > 0;
-        !locked.stopping && (!self.config.claim_due || is_free())
+    pub(super) fn may_move_due(&self) -> bool {
+        let stopping = self.stopping.load(Ordering::SeqCst);
+        let waits = || self.is_closing() || self.has_suspect.load(Ordering::SeqCst);
+        !stopping && (!self.config.claim_due || !waits() && self.due_room() > 0)
     }
 
     /// How many due jobs may be claimed for client middleware. After a refusal only as many as threads are
@@ -343,11 +311,10 @@ impl EngineState {
     }
 
     /// Whether the engine may claim jobs: a waiting suspect comes first.
-    pub(super) fn may_claim(&self, locked: &LockedState) -> bool {
-        !locked.quiet
-            && !locked.stopping
-            && (!locked.queues_empty || locked.slot_released)
-            && locked.has_no_suspect()
+    pub(super) fn may_claim(&self, hand: &Hand) -> bool {
+        !self.is_closing()
+            && (!hand.queues_empty || hand.slot_released)
+            && hand.has_no_suspect()
             && self.holds_lease()
     }
 
@@ -361,8 +328,8 @@ impl EngineState {
         self.store_s(boot_ns())
     }
 
-    /// Counts a run for the metrics. The lock is held: no other thread counts.
-    fn count_run(&self, job: &Job, run: Run, fails: bool) {
+    /// Counts a run for the metrics. Only the fetcher does.
+    pub(super) fn count_run(&self, job: &Job, run: Run, fails: bool) {
         let Some(gauges) = &self.config.gauges else { return };
         let counters = gauges.named::<ClassCounters>(job.document().class(), job.queue());
         let failed = fails || job.has_failed();
@@ -394,31 +361,23 @@ impl JobOwner for EngineState {
 
     fn job_started(&self, due: bool, unlock: Option<(String, String)>) {
         // Running first: idle is "none unstarted and none running".
-        self.running.fetch_add(1, Ordering::AcqRel);
-        self.starts.fetch_add(1, Ordering::Relaxed);
-        let left = self.unstarted_of(due).fetch_sub(1, Ordering::AcqRel) - 1;
+        self.running.fetch_add(1, Ordering::SeqCst);
+        self.starts.fetch_add(1, Ordering::SeqCst);
+        let left = self.unstarted_of(due).fetch_sub(1, Ordering::SeqCst) - 1;
         if self.due_waits.load(Ordering::SeqCst) && self.due_room() > 0 {
-            let _held = self.locked.lock();
-            self.maintenance_cond.notify_one();
+            self.tell_maintenance(|_| ());
         }
         let asleep = self.fetcher_waits.load(Ordering::SeqCst);
         if let Some(unlock) = unlock {
-            self.locked.lock().unlocks.push(unlock);
-            self.fetcher_cond.notify_one();
+            self.tell_fetcher(|inbox| inbox.unlocks.push(unlock));
         } else if asleep && !due && left <= self.low_water.load(Ordering::Relaxed) {
-            let _held = self.locked.lock();
-            self.fetcher_cond.notify_one();
+            self.tell_fetcher(|_| ());
         }
     }
 
     fn job_left(&self, ticket: u64) {
-        self.running.fetch_sub(1, Ordering::AcqRel);
-        let mut locked = self.locked.lock();
-        locked.jobs.remove(&ticket);
-        locked.left.insert(ticket);
-        drop(locked);
-        self.fetcher_cond.notify_one();
-        self.idle_wait.changed();
+        self.running.fetch_sub(1, Ordering::SeqCst);
+        self.tell_fetcher(|inbox| inbox.left.push(ticket));
     }
 
     fn job_put_back(&self) {
@@ -429,7 +388,7 @@ impl JobOwner for EngineState {
     }
 
     fn job_failed(&self) -> bool {
-        self.locked.lock().log.add_failed()
+        self.failed_lines.add()
     }
 
     fn name(&self) -> &str {
@@ -437,51 +396,21 @@ impl JobOwner for EngineState {
     }
 
     fn job_ended(&self, ack: Ack, run: Option<Run>, written: bool) {
-        let due = ack.queue.is_empty();
-        let (runs, fails) = (!due && ack.outcome.counts_as_run(), ack.outcome.is_failure());
-        let mut locked = self.locked.lock();
-        if runs {
-            add(&self.counters.processed, 1);
-            add(&self.counters.failed, u64::from(fails));
-        }
-        let job = locked.jobs.remove(&ack.ticket);
-        if let (Some(job), Some(run), false) = (&job, run, due) {
-            if job.ran_well(&ack.outcome) {
-                locked.log.add_done(job, run);
-            }
-            if runs {
-                self.count_run(job, run, fails);
-            }
-        }
-        if locked.running_alone == Some(ack.ticket) {
-            locked.running_alone = None;
-        }
-        locked.slot_released |= ack.effects.as_ref().is_some_and(|e| !e.release.is_empty());
-        if !written {
-            locked.push_ack(ack);
-        }
+        let (due, releases) = (ack.queue.is_empty(), ack.releases_slot());
+        let mut inbox = self.inbox.lock();
+        inbox.ended.push(Ended { ack, run, written });
         match run {
-            Some(run) => {
-                self.running.fetch_sub(1, Ordering::AcqRel);
-                let ran = run.ran_ns as f64;
-                let old = if locked.service_ns == 0.0 { ran } else { locked.service_ns };
-                locked.service_ns = old + SERVICE_WEIGHT * (ran - old);
-            }
-            None => {
-                self.unstarted_of(due).fetch_sub(1, Ordering::AcqRel);
-            }
-        }
-        let asleep = self.fetcher_waits.load(Ordering::SeqCst);
+            Some(_) => self.running.fetch_sub(1, Ordering::SeqCst),
+            None => self.unstarted_of(due).fetch_sub(1, Ordering::SeqCst),
+        };
         let low = self.unstarted.load(Ordering::Relaxed) <= self.low_water.load(Ordering::Relaxed);
-        let wake = asleep
-            && (locked.acks.len() == 1 || low && (!locked.queues_empty || locked.slot_released));
-        let wakes_due = self.due_waits.load(Ordering::SeqCst) && self.may_move_due(&locked);
-        drop(locked);
-        if wake {
+        let first = inbox.ended.len() == 1 && !self.acks_wait.load(Ordering::Relaxed);
+        let claims = low && (releases || self.would_claim.load(Ordering::Relaxed));
+        let wakes = self.fetcher_waits.load(Ordering::SeqCst) && (first || claims || written);
+        drop(inbox);
+        if wakes {
             self.fetcher_cond.notify_one();
         }
-        if wakes_due {
-            self.maintenance_cond.notify_one();
-        }
+        self.wake_for_due();
     }
 }

@@ -33,6 +33,8 @@ pub(super) struct Watcher {
     random: Rng,
     /// The last round failed.
     failed: bool,
+    /// When the next job is due, as the maintenance thread was told last.
+    noted_due: Option<Option<f64>>,
 }
 
 impl Watcher {
@@ -43,6 +45,7 @@ impl Watcher {
             store_retry: StoreRetry::new(config.retry_max.min(POLL), state),
             random: Rng::new(),
             failed: false,
+            noted_due: None,
             state: state.clone(),
             watch,
         }
@@ -50,7 +53,7 @@ impl Watcher {
 
     /// Runs until the engine stops.
     pub fn run(mut self) {
-        while !self.state.locked.lock().stopping {
+        while !self.state.stopping.load(Ordering::SeqCst) {
             match self.round() {
                 Ok(()) => self.state.warn(self.store_retry.succeeded("watch")),
                 Err(error) => {
@@ -111,10 +114,7 @@ impl Watcher {
     /// Whether the fetcher would claim at once.
     fn would_claim(&self) -> bool {
         let is_free = self.state.feed.idle_threads() > self.state.unstarted.load(Ordering::Relaxed);
-        let locked = self.state.locked.lock();
-        let is_free = is_free && locked.has_no_suspect();
-        drop(locked);
-        is_free && self.state.holds_lease()
+        is_free && !self.state.has_suspect.load(Ordering::SeqCst) && self.state.holds_lease()
     }
 
     /// Processes that claim from the store.
@@ -132,7 +132,7 @@ impl Watcher {
 
     /// Makes the fetcher claim and the maintenance thread look at the schedule. The watch may be on
     /// another server than they are, or it cannot be made at all.
-    fn poll(&self) {
+    fn poll(&mut self) {
         self.state.wake_fetcher();
         self.note_due(Some(0.0));
     }
@@ -140,33 +140,30 @@ impl Watcher {
     /// The queues to watch: all when they were empty, else those that come
     /// before the claimed jobs' queues. Whether they were empty.
     fn watched_queues(&self) -> (Vec<Arc<str>>, bool) {
-        let locked = self.state.locked.lock();
-        if locked.queues_empty && !locked.quiet {
+        let hand = self.state.hand.read();
+        let is_asked = self.state.inbox.lock().look || self.state.quiet.load(Ordering::SeqCst);
+        if hand.queues_empty && !is_asked {
             return (self.order.all(), true);
         }
-        (locked.higher_queues.clone(), false)
+        (hand.higher_queues.clone(), false)
     }
 
     fn request_fetch(&self, empty: bool) {
-        let mut locked = self.state.locked.lock();
-        if empty {
-            locked.queues_empty = false;
-        } else {
-            locked.preempt = true;
-        }
-        drop(locked);
-        self.state.fetcher_cond.notify_one();
+        self.state.tell_fetcher(|inbox| match empty {
+            true => inbox.look = true,
+            false => inbox.preempt = true,
+        });
     }
 
     /// Notes when the next job is due. A cancellation since the last wait may
     /// have been missed, so the maintenance thread checks for those.
-    fn note_due(&self, next_at: Option<f64>) {
-        let mut locked = self.state.locked.lock();
-        let wanted = locked.due_at != next_at || self.state.running.load(Ordering::Relaxed) > 0;
-        locked.due_at = next_at;
-        locked.due_updates += 1;
-        locked.check_cancels = true;
-        drop(locked);
+    fn note_due(&mut self, next_at: Option<f64>) {
+        let before = self.noted_due.replace(next_at);
+        let wanted = before != Some(next_at) || self.state.running.load(Ordering::Relaxed) > 0;
+        let mut chores = self.state.chores.lock();
+        chores.due = Some(next_at);
+        chores.cancels = true;
+        drop(chores);
         if wanted {
             self.state.maintenance_cond.notify_one();
         }

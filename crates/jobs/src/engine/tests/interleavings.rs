@@ -84,7 +84,7 @@ impl Simulation {
             13..=16 => self.end_one(index),
             17 => {
                 let engine = &mut self.engines[index].0;
-                engine.state.locked.lock().due_at = Some(0.0);
+                engine.state.chores.lock().due = Some(Some(0.0));
                 engine.maintenance.round();
             }
             18 => self.crash(index),
@@ -184,7 +184,7 @@ impl Simulation {
         for _ in 0..200 {
             self.recover(0);
             let engine = &mut self.engines[0].0;
-            engine.state.locked.lock().due_at = Some(0.0);
+            engine.state.chores.lock().due = Some(Some(0.0));
             engine.maintenance.round();
             for (engine, running) in &mut self.engines {
                 engine.fetch();

@@ -32,10 +32,10 @@ fn a_job_is_claimed_started_and_acknowledged() {
     assert!(!job.finish(Outcome::Ack), "a job ends once");
     engine.fetch();
     assert_eq!(store.stats().unwrap().in_flight, 0);
-    engine.state.locked.lock().heartbeat_now = true;
+    engine.state.chores.lock().heartbeat = true;
     engine.maintenance.round();
     assert_eq!(store.stats().unwrap().processed, 1);
-    assert!(engine.state.locked.lock().is_idle());
+    assert!(engine.state.is_idle());
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn unstarted_jobs_go_back_when_a_higher_queue_gets_a_job() {
     let first = engine.start_one().unwrap();
     push(&mut *store, "high", "urgent", "", None);
     *engine.feed.idle.lock() = 1;
-    engine.state.locked.lock().preempt = true;
+    engine.state.inbox.lock().preempt = true;
     engine.fetch();
     engine.fetch();
     assert_eq!(engine.start_one().unwrap().document().jid(), "urgent");
@@ -124,7 +124,7 @@ fn a_death_counts_against_started_jobs_only() {
         });
         survivor.maintenance.round();
         // Outcomes from the dead engine are ignored.
-        crashed.state.locked.lock().quiet = true;
+        crashed.state.quiet.store(true, Ordering::SeqCst);
         running.finish(Outcome::Ack);
         crashed.fetch();
     }
@@ -138,7 +138,7 @@ fn a_death_counts_against_started_jobs_only() {
 /// Ends a worker at the deadline of its stop.
 fn give_up(engine: &mut SteppedEngine) {
     let state = engine.state.clone();
-    state.locked.lock().quiet = true;
+    state.quiet.store(true, Ordering::SeqCst);
     Engine { state, threads: Arc::default() }.give_up();
     engine.fetch();
 }
@@ -226,7 +226,7 @@ fn a_running_job_that_is_left_stays_in_flight_to_be_counted() {
     job.leave();
     assert!(!job.finish(Outcome::Ack), "its outcome is ignored");
     engine.fetch();
-    assert!(engine.state.locked.lock().is_idle(), "the engine can stop");
+    assert!(engine.state.is_idle(), "the engine can stop");
     assert_eq!(store.in_flight(&engine.state.identity.name).unwrap().len(), 1);
     assert!(!store.forget(&engine.state.identity.name).unwrap());
 }
@@ -240,7 +240,7 @@ fn an_engine_that_begins_quiet_claims_nothing() {
     let mut engine = SteppedEngine::new(&factory, settings, 1);
     engine.fetch();
     assert!(engine.start_one().is_none());
-    engine.state.locked.lock().quiet = false;
+    engine.state.quiet.store(false, Ordering::SeqCst);
     engine.fetch();
     assert!(engine.start_one().is_some());
 }
@@ -291,7 +291,7 @@ fn acks_of_an_owner_that_was_reclaimed_do_nothing() {
     survivor.maintenance.round();
     assert_eq!(jids(&mut *store, &queue("low")), ["a"]);
     job.finish(Outcome::Retry { at: 1.0, payload: b"{}".to_vec() });
-    engine.state.locked.lock().quiet = true;
+    engine.state.quiet.store(true, Ordering::SeqCst);
     engine.fetch();
     assert_eq!(engine.state.counters.read().fenced, 1);
     assert_eq!(gauges.counters().jobs.fenced.load(Ordering::Relaxed), 1);
@@ -312,7 +312,7 @@ fn a_suspect_that_cannot_run_alone_is_rescheduled() {
     push(&mut *store, "low", "innocent", "", None);
     engine.fetch();
     assert!(engine.start_one().is_none(), "nothing is claimed while a suspect waits");
-    engine.state.locked.lock().suspects[0].1 = 0;
+    engine.state.hand.write().suspects[0].until_ns = 0;
     engine.fetch();
     assert_eq!(jids(&mut *store, &JobLocation::Scheduled), ["suspect"]);
     engine.fetch();
@@ -341,17 +341,17 @@ fn a_suspect_that_has_waited_three_times_gets_its_turn() {
     for visits in 1..=3 {
         engine.fetch();
         engine.start_one();
-        engine.state.locked.lock().suspects[0].1 = 0;
+        engine.state.hand.write().suspects[0].until_ns = 0;
         engine.fetch();
         let waiting = store.list(&JobLocation::Scheduled, 0, 1).unwrap();
         let text = String::from_utf8_lossy(&waiting[0].payload).into_owned();
         assert!(text.contains(&format!(r#""chaton":{{"deaths":2,"visits":{visits}}}"#)), "{text}");
         assert!(store.enqueue_entry(&JobLocation::Scheduled, &waiting[0], 0.0).unwrap());
     }
-    let long = engine.state.locked.lock().jobs.values().next().unwrap().clone();
+    let long = engine.state.hand.read().jobs.values().next().unwrap().clone();
     engine.fetch();
     push(&mut *store, "low", "innocent", "", None);
-    let wait_ns = engine.state.locked.lock().suspects[0].1 - chaton_core::clock::now_ns();
+    let wait_ns = engine.state.hand.read().suspects[0].until_ns - chaton_core::clock::now_ns();
     assert!(wait_ns > 590_000_000_000, "it waits for {wait_ns} ns");
     engine.fetch();
     assert!(engine.start_one().is_none(), "nothing is claimed until it has run");
@@ -387,7 +387,7 @@ fn one_process_at_a_time_waits_for_a_suspect() {
     second.state.add_death(WorkerDeath { identity, ..WorkerDeath::default() });
     second.maintenance.round();
     second.fetch();
-    assert_eq!(second.state.locked.lock().suspects.len(), 1, "it has the turn now");
+    assert_eq!(second.state.hand.read().suspects.len(), 1, "it has the turn now");
     long.finish(Outcome::Ack);
     first.fetch();
 }
@@ -397,7 +397,7 @@ fn a_turn_ends_when_the_other_jobs_do_not() {
     let factory = factory("suspect-late");
     let (mut engine, long) = with_turn(&factory);
     let mut store = factory.store();
-    engine.state.locked.lock().suspects[0].1 = 0;
+    engine.state.hand.write().suspects[0].until_ns = 0;
     engine.fetch();
     let later = store.list(&JobLocation::Scheduled, 0, 1).unwrap();
     let pause_s = later[0].score - engine.state.now_s();
@@ -419,7 +419,7 @@ fn a_job_claimed_before_quiet_is_not_started_after_it() {
         let want = crate::store::ClaimRequest { queues: &queues, count: 1, first_ticket: 1 };
         store.claim(&engine.state.identity.name, &want).unwrap().jobs
     };
-    engine.state.locked.lock().quiet = true;
+    engine.state.quiet.store(true, Ordering::SeqCst);
     let mut admission = crate::engine::admission::Admission::new(&engine.state);
     admission.admit(&mut *store, claimed).unwrap();
     assert!(engine.feed.jobs.lock().is_empty());
@@ -437,17 +437,33 @@ fn a_lost_claim_of_due_jobs_is_adopted() {
     // The first round of the maintenance thread admitted it; pretend it did not.
     let job = engine.start_one().unwrap();
     let ticket = job.ticket();
-    engine.state.locked.lock().jobs.clear();
-    engine.state.locked.lock().note_lost_claim(ticket);
-    engine.state.locked.lock().reserved_tickets = Some((ticket, ticket + 1));
+    engine.state.inbox.lock().claimed.clear();
+    engine.state.inbox.lock().note_lost_claim(ticket);
+    engine.state.inbox.lock().due_claim = Some((ticket, ticket + 1));
     engine.fetch();
     assert!(engine.start_one().is_none(), "the maintenance thread is about to admit it");
-    engine.state.locked.lock().reserved_tickets = None;
-    engine.state.locked.lock().note_lost_claim(ticket);
+    engine.state.inbox.lock().due_claim = None;
+    engine.state.inbox.lock().note_lost_claim(ticket);
     engine.fetch();
     let found = engine.start_one().unwrap();
     assert!(found.is_due() && found.ticket() == ticket);
     found.finish(Outcome::Ack);
+}
+
+#[test]
+fn what_the_fetcher_was_not_told_yet_counts_all_the_same() {
+    let factory = factory("untold");
+    let mut store = factory.store();
+    push(&mut *store, "low", "a", "", Some(1.0));
+    let settings = crate::engine::Config { claim_due: true, ..config() };
+    let mut engine = SteppedEngine::new(&factory, settings, 1);
+    // The maintenance thread has claimed it, and a thread runs it, while the fetcher waits for the store.
+    let job = engine.start_one().unwrap();
+    assert_eq!(engine.state.running_jobs().len(), 1, "it can be given up");
+    assert!(job.finish(Outcome::Ack));
+    assert!(!engine.state.is_idle(), "its end is not written");
+    engine.fetch();
+    assert!(engine.state.is_idle() && engine.state.running_jobs().is_empty());
 }
 
 #[test]
@@ -467,9 +483,9 @@ fn a_quiet_keeper_rests() {
     let mut store = factory.store();
     let settings = crate::engine::Config { claim_due: true, ..config() };
     let mut engine = SteppedEngine::new(&factory, settings, 1);
-    engine.state.locked.lock().quiet = true;
+    engine.state.quiet.store(true, Ordering::SeqCst);
     push(&mut *store, "low", "a", "", Some(1.0));
-    engine.state.locked.lock().due_at = Some(1.0);
+    engine.state.chores.lock().due = Some(Some(1.0));
     let until = engine.maintenance.round();
     assert!(
         until > chaton_core::clock::wall_s(),
@@ -509,7 +525,7 @@ fn a_job_that_was_left_running_stays_in_flight() {
     let mut engine = SteppedEngine::new(&factory, config(), 1);
     engine.fetch();
     engine.start_one().unwrap().leave();
-    engine.state.locked.lock().reconcile = true;
+    engine.state.inbox.lock().compare = true;
     engine.fetch();
     assert_eq!(store.in_flight(&engine.state.identity.name).unwrap().len(), 1);
 }
@@ -852,7 +868,7 @@ fn due_times_and_limits_follow_the_clock_of_the_store() {
         let mut engine = with_other_clock(&factory, ahead_s);
         push(&mut *store, "high", "in half an hour", "", Some(wall + 1800.0));
         push(&mut *store, "high", "now", "", Some(wall - 1.0));
-        engine.state.locked.lock().due_at = Some(0.0);
+        engine.state.chores.lock().due = Some(Some(0.0));
         engine.maintenance.round();
         assert_eq!(jids(&mut *store, &queue("high")).len(), moved, "{name}");
         let limit = r#","chaton":{"limits":[{"key":"api","max":1,"per":60}]}"#;
@@ -900,7 +916,7 @@ fn due_jobs_of_a_dead_owner_return_to_their_sets() {
     let dead = SteppedEngine::new(&factory, settings, 1);
     assert_eq!(store.stats().unwrap().in_flight, 1);
     let mut survivor = SteppedEngine::new(&factory, config(), 2);
-    survivor.state.locked.lock().due_at = None;
+    survivor.state.chores.lock().due = Some(None);
     survivor.state.add_death(WorkerDeath {
         identity: dead.state.identity.name.clone(),
         ..WorkerDeath::default()
@@ -924,7 +940,7 @@ fn with_backlog(name: &str) -> (SteppedEngine, Box<dyn crate::store::Store>) {
         jobs.push(crate::store::NewJob { queue, payload, at, lock: None, bid: None });
     }
     store.push(&jobs).unwrap();
-    engine.state.locked.lock().due_at = Some(1.0);
+    engine.state.chores.lock().due = Some(Some(1.0));
     (engine, store)
 }
 

@@ -104,7 +104,7 @@ impl SteppedEngine {
 
     /// Fetches even when the queues were empty before.
     pub fn fetch(&mut self) -> bool {
-        self.state.locked.lock().queues_empty = false;
+        self.state.inbox.lock().look = true;
         self.fetcher.round()
     }
 

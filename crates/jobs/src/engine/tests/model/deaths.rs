@@ -1,5 +1,7 @@
 //! How processes end, and what others do with their jobs.
 
+use std::sync::atomic::Ordering;
+
 use super::twin::Fault;
 use super::world::{DeadProcess, Node, World};
 use crate::engine::{Engine, WorkerDeath};
@@ -41,14 +43,14 @@ impl World<'_> {
         }
         // A thread that pushes a due job is not interrupted in this model.
         engine.give_up();
-        node.engine.state.locked.lock().stopping = true;
+        node.engine.state.stopping.store(true, Ordering::SeqCst);
         for _ in 0..WRITES_MAX {
             node.engine.fetch();
-            if node.engine.state.locked.lock().is_idle() {
+            if node.engine.state.is_idle() {
                 break;
             }
         }
-        assert!(node.engine.state.locked.lock().is_idle(), "it cannot write its last outcomes");
+        assert!(node.engine.state.is_idle(), "it cannot write its last outcomes");
         node.engine.maintenance.leave();
         self.absorb();
         // Its last call may have failed: then its lease runs out.

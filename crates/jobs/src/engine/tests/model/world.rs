@@ -1,5 +1,6 @@
 //! The world of a run: engines on one store, what clients and people do, and the steps in their order.
 
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,7 +51,7 @@ impl Node {
 
     /// Whether a job may have been given to another process, because the lease ran out.
     pub fn has_lost(&self, job: &Job) -> bool {
-        let from = self.engine.state.locked.lock().leased_from;
+        let from = self.engine.state.leased_from.load(Ordering::SeqCst);
         !self.engine.state.holds_lease() || job.ticket() < from
     }
 }
@@ -231,9 +232,10 @@ impl<'a> World<'a> {
         let passed_ns = (by_s.max(0.0) * 1e9) as u64;
         for node in &self.nodes {
             node.engine.state.note_clock(now_s, boot_ns, boot_ns);
-            let mut locked = node.engine.state.locked.lock();
-            let waits = locked.suspects.iter_mut();
-            waits.for_each(|(_, until_ns)| *until_ns = until_ns.saturating_sub(passed_ns));
+            let mut hand = node.engine.state.hand.write();
+            for suspect in &mut hand.suspects {
+                suspect.until_ns = suspect.until_ns.saturating_sub(passed_ns);
+            }
         }
     }
 
@@ -270,9 +272,9 @@ impl<'a> World<'a> {
     /// A round of the maintenance thread, with a heartbeat, that looks for due jobs.
     pub fn maintain(&mut self, node: usize) {
         let engine = &mut self.nodes[node].engine;
-        let mut locked = engine.state.locked.lock();
-        (locked.heartbeat_now, locked.due_at, locked.check_cancels) = (true, Some(0.0), true);
-        drop(locked);
+        let mut chores = engine.state.chores.lock();
+        (chores.heartbeat, chores.due, chores.cancels) = (true, Some(Some(0.0)), true);
+        drop(chores);
         engine.maintenance.round();
     }
 
