@@ -62,9 +62,33 @@ class EnvTest < Minitest::Test
 
   def test_strings_may_be_changed_in_place
     env = env_of("GET /path?query HTTP/1.1\r\nHost: x\r\n\r\n")
-    %w[SCRIPT_NAME PATH_INFO QUERY_STRING REQUEST_URI REQUEST_PATH HTTP_HOST].each do |key|
+    %w[PATH_INFO QUERY_STRING REQUEST_URI REQUEST_PATH HTTP_HOST].each do |key|
       refute env[key].frozen?, key
     end
+  end
+
+  # As with Puma.
+  def test_what_is_the_same_is_one_string
+    seen = []
+    port = serve { |env| seen.push(env) && [200, {}, []] }
+    connect(port) { |client| 2.times { client.get("/path") } }
+    %w[SCRIPT_NAME QUERY_STRING REMOTE_ADDR REQUEST_METHOD SERVER_PROTOCOL].each do |key|
+      assert_same(*seen.map { |env| env[key] }, key)
+      assert_predicate seen[0][key], :frozen?, key
+    end
+    assert_same seen[0]["REQUEST_PATH"], seen[0]["PATH_INFO"]
+    assert_equal ["", "", "GET", "HTTP/1.1"],
+                 seen[0].values_at("SCRIPT_NAME", "QUERY_STRING", "REQUEST_METHOD", "SERVER_PROTOCOL")
+  end
+
+  def test_what_is_not_the_usual_is_set
+    env = env_of("DELETE /a?b HTTP/1.0\r\nHost: x\r\n\r\n")
+    assert_equal %w[DELETE b HTTP/1.0], env.values_at("REQUEST_METHOD", "QUERY_STRING", "SERVER_PROTOCOL")
+  end
+
+  def test_names_of_one_key_are_joined
+    env = env_of("GET / HTTP/1.1\r\nHost: x\r\nA-B_C: 1\r\nA_B-C: 2\r\nX: 1\r\nY: 2\r\nx: 3\r\nX: 4\r\n\r\n")
+    assert_equal ["1, 2", "1, 3, 4", "2"], env.values_at("HTTP_A_B_C", "HTTP_X", "HTTP_Y")
   end
 
   def test_a_body_in_memory

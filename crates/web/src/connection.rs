@@ -91,6 +91,8 @@ struct Connection {
     sent: u64,
     /// When the current request began to arrive, or the connection to idle.
     since: Instant,
+    /// When the last response was sent.
+    ended_at: Instant,
     /// Dropped last: the connection counts as open until its socket is closed.
     guard: ConnectionGuard,
 }
@@ -153,6 +155,7 @@ impl Connection {
         let budget = ConnectionBudget::new(&context.budget, None);
         let (client, peer) = (Arc::clone(&remote), tls.clone());
         let exchange = Arc::new(Exchange::new(context, fd, listener, client, peer, &budget));
+        let now = Instant::now();
         Self {
             shared,
             socket,
@@ -171,7 +174,8 @@ impl Connection {
             recycled: Vec::new(),
             served: 0,
             sent: 0,
-            since: Instant::now(),
+            since: now,
+            ended_at: now,
             guard,
         }
     }
@@ -290,6 +294,7 @@ impl Connection {
     async fn send_error(&mut self, error: ErrorResponse, has_head: bool) {
         let is_head = has_head && self.exchange.head().is_head();
         self.sent = 0;
+        self.ended_at = Instant::now();
         self.sending.clear();
         self.sending.push_back(Segment::Bytes { bytes: error.encode(is_head), at: 0 });
         add(&self.shared.counters.refused, 1);
@@ -297,6 +302,7 @@ impl Connection {
         self.count_response(error.status, false);
         let sent = self.send().await;
         if self.shared.log.is_on() {
+            self.ended_at = Instant::now();
             self.log(error.status, error.text.len() as u64 + 1, has_head);
         }
         if sent.is_ok() {
@@ -499,9 +505,9 @@ impl Connection {
     /// Waits for a request and reads its head. The bytes behind it are in `unread`.
     async fn read_head(&mut self) -> Result<(), Closing> {
         let header = self.shared.config.timeouts.header;
+        self.since = self.ended_at;
         if self.unread.is_empty() {
             self.shared.idles(&self.idle);
-            self.since = Instant::now();
             let config = &self.shared.config;
             let first = config.timeouts.idle.min(config.buffers_idle);
             self.socket.set_deadline(self.since + first);
@@ -510,7 +516,6 @@ impl Connection {
             if self.parse_unread()? {
                 return Ok(());
             }
-            self.since = Instant::now();
             self.socket.set_deadline(self.since + header);
         }
         poll_fn(|cx| self.poll_head(cx)).await
@@ -630,11 +635,11 @@ impl Connection {
     /// Reads the body to its end, so that no Ruby thread waits for a slow client; the
     /// application has asked to wait by itself for those that are streamed.
     async fn read_body(&mut self) -> Result<(), Closing> {
-        let exchange = self.exchange_mut();
-        let framing = exchange.head.framing;
+        let framing = self.exchange.head().framing;
         if matches!(framing, BodyFraming::None) {
             return Ok(());
         }
+        let exchange = self.exchange_mut();
         let expectation = exchange.head.header("expect");
         if expectation.is_some_and(|it| !it.eq_ignore_ascii_case(b"100-continue")) {
             return Err(refuse_request(
@@ -955,7 +960,8 @@ impl Connection {
     }
 
     /// Of a response by the application.
-    fn count_and_log(&self, status: u16, head_bytes: usize) {
+    fn count_and_log(&mut self, status: u16, head_bytes: usize) {
+        self.ended_at = Instant::now();
         if !self.exchange.was_left_out() {
             self.shared.counters.responded(status);
         }
@@ -981,6 +987,7 @@ impl Connection {
             exchange: &self.exchange,
             remote: &self.remote,
             since: self.since,
+            until: self.ended_at,
             was_handed_over: self.used,
         }
     }

@@ -83,8 +83,9 @@ pub(crate) struct ServerState {
     closed_idle: LineGate,
     /// Acceptors that wait for a connection that closes or idles.
     pub lacking_room: AtomicUsize,
-    /// When the workers' connections are compared again.
-    next_move: Mutex<Instant>,
+    began: Instant,
+    /// When the workers' connections are compared again, since it began; only the IO thread uses it.
+    next_move_ns: AtomicU64,
     /// Acceptors that may still take a connection.
     acceptors: AtomicUsize,
     /// Encrypted connections that the application has taken over.
@@ -121,7 +122,8 @@ impl ServerState {
             connections: Mutex::default(),
             closed_idle: LineGate::every(MADE_ROOM_EVERY),
             lacking_room: AtomicUsize::new(0),
-            next_move: Mutex::new(Instant::now()),
+            began: Instant::now(),
+            next_move_ns: AtomicU64::new(0),
             acceptors: AtomicUsize::new(0),
             relays: Relays::default(),
             all_closed: IdleWait::default(),
@@ -351,11 +353,11 @@ impl ServerState {
     /// Whether the connection with the next response should be closed for a freer
     /// sibling: one in each `accept_defer` at most. `now` is the time of its request.
     pub fn should_move_connection(&self, now: Instant) -> bool {
-        let mut next = self.next_move.lock();
-        if now < *next || self.config.accept_defer.is_zero() {
+        let (defer, now) = (self.config.accept_defer, now.saturating_duration_since(self.began));
+        if (now.as_nanos() as u64) < self.next_move_ns.load(Relaxed) || defer.is_zero() {
             return false;
         }
-        *next = now + self.config.accept_defer;
+        self.next_move_ns.store((now + defer).as_nanos() as u64, Relaxed);
         self.any_sibling(accept_policy::has_room)
     }
 

@@ -37,6 +37,8 @@ pub(super) struct RequestEnd<'a> {
     pub remote: &'a Peer,
     /// When it was complete, or began to arrive.
     pub since: Instant,
+    /// When its response was sent.
+    pub until: Instant,
     /// A refused request has no beginning: the connection may have idled before.
     pub was_handed_over: bool,
 }
@@ -49,7 +51,7 @@ impl RequestEnd<'_> {
             return;
         }
         counters.responded(if self.exchange.was_aborted() { CLIENT_LEFT } else { status });
-        let took = self.since.elapsed();
+        let took = self.took();
         if self.was_handed_over {
             counters.duration.add_alone(took.as_nanos() as u64);
         }
@@ -74,7 +76,11 @@ impl RequestEnd<'_> {
             request_id: (has_head && self.shared.log.has_ids()).then(|| self.exchange.request_id()),
             status,
             sent,
-            took: self.since.elapsed(),
+            took: self.took(),
         });
+    }
+
+    fn took(&self) -> Duration {
+        self.until.saturating_duration_since(self.since)
     }
 }

@@ -25,6 +25,8 @@ pub struct EnvBuilder {
     legacy_version: bool,
     /// The first Host of plain and of encrypted requests, and its SERVER_NAME and SERVER_PORT.
     hosts: [Mutex<(Vec<u8>, VALUE, VALUE)>; 2],
+    /// That of the first client.
+    first_address: Mutex<Option<(Vec<u8>, VALUE)>>,
 }
 
 // SAFETY: all Ruby values in it are registered with the collector, and used only
@@ -69,6 +71,8 @@ struct EnvKeys {
     default_ports: [VALUE; 2],
 }
 
+/// In the templates.
+const USUAL_METHOD: &[u8] = b"GET";
 /// Methods with shared Strings.
 const METHODS: &[&str] = &["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"];
 
@@ -84,8 +88,6 @@ impl EnvBuilder {
         ruby.gc_register_mark_object(string_io);
         let templates =
             templates.into_iter().map(RHash::try_convert).collect::<Result<Vec<_>, _>>()?;
-        // The registration above pins the Array, but not its elements.
-        templates.iter().for_each(|hash| ruby.gc_register_mark_object(*hash));
         let default_ports = [constant(b"80"), constant(b"443")];
         let headers = HeaderKeys::new();
         let keys = EnvKeys {
@@ -131,15 +133,21 @@ impl EnvBuilder {
                     != Qundef as VALUE
             }
         });
-        Ok(Self {
+        // SAFETY: Hashes, with the GVL held; the copies are registered at once.
+        let copy = |hash: &RHash| for_good(unsafe { rb_hash_dup(hash.as_raw()) });
+        let builder = Self {
             headers,
             legacy_version,
-            templates: templates.iter().map(|hash| hash.as_raw()).collect(),
+            templates: templates.iter().map(copy).collect(),
             keys,
             methods,
             string_io: string_io.as_raw(),
             hosts: default_ports.map(|port| Mutex::new((Vec::new(), localhost, port))),
-        })
+            first_address: Mutex::new(None),
+        };
+        // SAFETY: Hashes of ours, with the GVL held.
+        builder.templates.iter().for_each(|template| unsafe { builder.put_usual(*template) });
+        Ok(builder)
     }
 
     /// The env of one request, with `request` as its `rack.hijack`. A spooled
@@ -160,17 +168,22 @@ impl EnvBuilder {
         // registered keys, and fresh Strings stored at once into the Hash.
         unsafe {
             let env = rb_hash_dup(template);
-            rb_hash_aset(env, keys.request_method, self.method(head.get(head.method)));
-            rb_hash_aset(env, keys.request_uri, string(head.get(head.target)));
-            rb_hash_aset(env, keys.request_path, string(head.get(head.path)));
-            rb_hash_aset(env, keys.path_info, string(head.get(head.path)));
-            rb_hash_aset(env, keys.query_string, string(head.get(head.query)));
-            rb_hash_aset(env, keys.script_name, string(b""));
-            rb_hash_aset(env, keys.server_protocol, protocol);
-            if self.legacy_version {
-                rb_hash_aset(env, keys.http_version, protocol);
+            let (method, query) = (head.get(head.method), head.get(head.query));
+            if method != USUAL_METHOD {
+                rb_hash_aset(env, keys.request_method, self.method(method));
             }
-            rb_hash_aset(env, keys.remote_addr, string(exchange.remote_addr().as_bytes()));
+            rb_hash_aset(env, keys.request_uri, string(head.get(head.target)));
+            // One String, as with Puma.
+            let path = string(head.get(head.path));
+            rb_hash_aset(env, keys.request_path, path);
+            rb_hash_aset(env, keys.path_info, path);
+            if !query.is_empty() {
+                rb_hash_aset(env, keys.query_string, string(query));
+            }
+            if protocol != keys.http_11 {
+                self.put_protocol(env, protocol);
+            }
+            rb_hash_aset(env, keys.remote_addr, self.address(exchange.remote_addr().as_bytes()));
             if matches!(head.version, Version::Http2) {
                 // The connection carries other requests too.
                 rb_hash_aset(env, keys.rack_hijackable, Qfalse as VALUE);
@@ -200,6 +213,28 @@ impl EnvBuilder {
         }
     }
 
+    unsafe fn put_protocol(&self, env: VALUE, protocol: VALUE) {
+        // SAFETY: as in `build`.
+        unsafe {
+            rb_hash_aset(env, self.keys.server_protocol, protocol);
+            if self.legacy_version {
+                rb_hash_aset(env, self.keys.http_version, protocol);
+            }
+        }
+    }
+
+    /// Sets in a template what most requests have.
+    unsafe fn put_usual(&self, template: VALUE) {
+        let empty = for_good(frozen(b""));
+        // SAFETY: as in `build`.
+        unsafe {
+            rb_hash_aset(template, self.keys.request_method, self.method(USUAL_METHOD));
+            rb_hash_aset(template, self.keys.script_name, empty);
+            rb_hash_aset(template, self.keys.query_string, empty);
+            self.put_protocol(template, self.keys.http_11);
+        }
+    }
+
     /// Whether the application left callables to call after the reply.
     pub fn has_after_reply(&self, env: VALUE) -> bool {
         [self.keys.after_reply, self.keys.response_finished].into_iter().any(|key| {
@@ -209,6 +244,16 @@ impl EnvBuilder {
         })
     }
 
+    /// Of a client: the first one's is shared, which is the proxy's where there is one.
+    fn address(&self, address: &[u8]) -> VALUE {
+        let mut first = self.first_address.lock();
+        match &*first {
+            Some((bytes, shared)) if bytes == address => *shared,
+            Some(_) => string(address),
+            None => first.insert((address.to_vec(), constant(address))).1,
+        }
+    }
+
     fn method(&self, name: &[u8]) -> VALUE {
         let known = self.methods.iter().find(|(known, _)| *known == name);
         known.map_or_else(|| string(name), |(_, value)| *value)
@@ -216,8 +261,13 @@ impl EnvBuilder {
 
     unsafe fn put_headers(&self, env: VALUE, exchange: &Exchange, forwarded: Forwarded<'_>) {
         let head = exchange.head();
-        for (name_span, value) in &head.headers {
+        for (index, (name_span, value)) in head.headers.iter().enumerate() {
             let (name, value) = (head.get(*name_span), head.get(*value));
+            let again = || {
+                let before = head.headers[..index].iter().map(|(other, _)| head.get(*other));
+                // With `_` it may share its key with one of another name.
+                name.contains(&b'_') || before.into_iter().any(|it| it.eq_ignore_ascii_case(name))
+            };
             match name {
                 // The engine has read the whole body, so the client's framing headers
                 // no longer apply.
@@ -232,12 +282,13 @@ impl EnvBuilder {
                 _ if name.contains(&b'_') && head.is_shadowed(*name_span) => {}
                 // SAFETY: as in `build`.
                 _ if is(name, "content-type") => unsafe {
-                    join(env, self.keys.content_type, value, false);
+                    put(env, self.keys.content_type, value, again(), b", ");
                 },
                 // SAFETY: as in `build`.
                 _ => unsafe {
                     let key = self.headers.key(name);
-                    join(env, key, value, is(name, "cookie"));
+                    let between = if is(name, "cookie") { b"; " } else { b", " };
+                    put(env, key, value, again(), between);
                     if key == self.keys.http_upgrade {
                         self.put_protocols(env, exchange);
                     }
@@ -334,16 +385,16 @@ fn frozen(bytes: &[u8]) -> VALUE {
     unsafe { rb_sys::rb_obj_freeze(string(bytes)) }
 }
 
-/// Sets a header; the values of a repeated one are joined (RFC 9110 section 5.3).
-unsafe fn join(env: VALUE, key: VALUE, value: &[u8], is_cookie: bool) {
+/// Sets a header. `again`: it may be there already, and its values are joined (RFC 9110 section 5.3).
+unsafe fn put(env: VALUE, key: VALUE, value: &[u8], again: bool, between: &[u8; 2]) {
     // SAFETY: a Hash, a key and Strings of ours, with the GVL held.
     unsafe {
-        let before = rb_hash_lookup2(env, key, Qundef as VALUE);
-        if before == Qundef as VALUE {
+        let none = Qundef as VALUE;
+        let before = if again { rb_hash_lookup2(env, key, none) } else { none };
+        if before == none {
             rb_hash_aset(env, key, string(value));
             return;
         }
-        let between: &[u8] = if is_cookie { b"; " } else { b", " };
         rb_sys::rb_str_cat(before, between.as_ptr().cast(), 2);
         rb_sys::rb_str_cat(before, value.as_ptr().cast(), value.len() as _);
     }

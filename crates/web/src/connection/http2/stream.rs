@@ -372,6 +372,7 @@ impl Http2Stream {
             exchange: &self.exchange,
             remote: &self.client.remote,
             since: self.since,
+            until: Instant::now(),
             was_handed_over: self.dispatched,
         }
     }
