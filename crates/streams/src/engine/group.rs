@@ -1,5 +1,6 @@
 //! A consumer group as its partitions see it. Its thread is the poller.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,8 @@ use chaton_core::backoff::Backoff;
 pub(super) struct ConsumerGroup {
     pub settings: GroupSettings,
     pub routes: Vec<Arc<Route>>,
+    /// Their places by topic.
+    route_of: HashMap<String, usize>,
     pub context: Arc<EngineContext>,
     pub event_fd: Arc<EventFd>,
     /// Its thread waits, or is about to.
@@ -47,8 +50,10 @@ impl ConsumerGroup {
         context: &Arc<EngineContext>,
         event_fd: EventFd,
     ) -> Self {
+        let topics = routes.iter().map(|route| route.settings.topic.clone());
         Self {
             settings,
+            route_of: topics.zip(0..).collect(),
             routes,
             context: context.clone(),
             event_fd: Arc::new(event_fd),
@@ -73,7 +78,12 @@ impl ConsumerGroup {
     }
 
     pub fn route(&self, topic: &str) -> Option<&Arc<Route>> {
-        self.routes.iter().find(|route| route.settings.topic == topic)
+        self.routes.get(*self.route_of.get(topic)?)
+    }
+
+    /// The place of one of its routes, which are numbered in their order.
+    pub fn place_of(&self, route: &Route) -> usize {
+        route.number - self.routes.first().map_or(0, |first| first.number)
     }
 
     /// Wakes the group's thread if it waits.

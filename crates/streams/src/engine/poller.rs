@@ -1,7 +1,7 @@
 //! The thread of a consumer group. It polls the group's member, fetches where little is ready,
 //! commits, and does what is due by the clock. It never runs user code and never waits for it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
@@ -362,9 +362,11 @@ impl Poller {
         self.running_at_ns = now.ns + POLL_NS;
         let bound_ns = self.group.settings.max_poll_interval.as_nanos() as u64;
         let (all, mut tell) = (self.partitions.all(), Vec::new());
-        for route in &self.group.routes {
-            let own = all.iter().filter(|one| one.route.number == route.number);
-            let count: usize = own.map(|one| one.overdue(now, bound_ns, &mut tell)).sum();
+        let mut counts = vec![0; self.group.routes.len()];
+        for one in &all {
+            counts[self.group.place_of(&one.route)] += one.overdue(now, bound_ns, &mut tell);
+        }
+        for (route, count) in self.group.routes.iter().zip(counts) {
             if let Some(metrics) = &route.metrics {
                 metrics.show_overdue(count as u64);
             }
@@ -642,10 +644,8 @@ impl Poller {
     fn lose_former(&mut self, event: &MemberEvent) {
         match event {
             MemberEvent::Lost(partitions) => self.lose(partitions),
-            MemberEvent::Assigned(list) => {
-                // The log may assign a partition again without having revoked it.
-                list.iter().for_each(|one| self.lose(std::slice::from_ref(&one.partition)));
-            }
+            // The log may assign a partition again without having revoked it.
+            MemberEvent::Assigned(list) => self.lose(list.iter().map(|one| &one.partition)),
             _ => {}
         }
     }
@@ -662,13 +662,16 @@ impl Poller {
                 self.commit_backoff.succeeded();
                 self.group.commit_not_before(now.ns);
                 self.log_works();
-                self.count_rebalance(list.iter().map(|assigned| &assigned.partition));
+                let partitions = list.iter().map(|assigned| &assigned.partition);
+                self.count_rebalance(partitions.clone());
+                // The former assignment of one that was not revoked no longer counts.
+                self.lose(partitions);
                 list.iter().for_each(|assigned| self.assign(assigned));
             }
             MemberEvent::Revoked(partitions) => {
                 counters.rebalances.fetch_add(1, Ordering::Relaxed);
                 self.count_rebalance(partitions.iter());
-                let assigned = self.owned(&partitions);
+                let assigned = self.owned(&partitions.iter().collect());
                 assigned.iter().for_each(|partition| partition.drain(BatchKind::Revoked));
                 let until_ns = now.ns + self.group.drain_time().as_nanos() as u64;
                 self.revocations.push(Revocation { partitions, assigned, until_ns });
@@ -679,7 +682,7 @@ impl Poller {
                 self.lose(&partitions);
             }
             MemberEvent::PartitionEof(partition) => {
-                for partition in self.owned(&[partition]) {
+                for partition in self.owned(&[&partition].into()) {
                     if partition.route.settings.eof {
                         partition.end_reached();
                     }
@@ -703,15 +706,10 @@ impl Poller {
     }
 
     /// Counts one event for the metrics of each topic that it concerns.
-    fn count_rebalance<'a>(&self, partitions: impl Iterator<Item = &'a Partition> + Clone) {
-        let concerned = |route: &&Arc<Route>| {
-            partitions.clone().any(|partition| *partition.topic == *route.settings.topic)
-        };
-        self.group
-            .routes
-            .iter()
-            .filter(concerned)
-            .for_each(|route| route.count(1, |topic| &topic.rebalances));
+    fn count_rebalance<'a>(&self, partitions: impl Iterator<Item = &'a Partition>) {
+        let topics: HashSet<&str> = partitions.map(|partition| &*partition.topic).collect();
+        let concerned = topics.into_iter().filter_map(|topic| self.group.route(topic));
+        concerned.for_each(|route| route.count(1, |topic| &topic.rebalances));
     }
 
     fn join_failed(&mut self, what: &str, error: &LogError, now: Now) {
@@ -725,9 +723,6 @@ impl Poller {
     }
 
     fn assign(&mut self, assigned: &Assignment) {
-        // The log may assign a partition again without having revoked it: the former assignment no
-        // longer counts.
-        self.lose(std::slice::from_ref(&assigned.partition));
         let Some(route) = self.group.route(&assigned.partition.topic) else {
             let what = format!("it was assigned {}", name(&assigned.partition));
             return self.warn_failed(&what, "no route names its topic, and it is not read");
@@ -741,7 +736,7 @@ impl Poller {
     }
 
     /// The assigned partitions among these that were not given up.
-    fn owned(&self, partitions: &[Partition]) -> Vec<Arc<AssignedPartition>> {
+    fn owned(&self, partitions: &HashSet<&Partition>) -> Vec<Arc<AssignedPartition>> {
         let mut assigned = self.partitions.all();
         assigned.retain(|one| one.is_owned() && partitions.contains(&one.partition));
         assigned
@@ -749,8 +744,9 @@ impl Poller {
 
     /// Other members may have these partitions by now. Where they were about to be given up they are not released
     /// any more: that would release a new assignment.
-    fn lose(&mut self, partitions: &[Partition]) {
-        self.owned(partitions).iter().for_each(|partition| partition.lose());
+    fn lose<'a>(&mut self, partitions: impl IntoIterator<Item = &'a Partition>) {
+        let partitions = partitions.into_iter().collect();
+        self.owned(&partitions).iter().for_each(|partition| partition.lose());
         for revocation in &mut self.revocations {
             revocation.partitions.retain(|partition| !partitions.contains(partition));
         }
@@ -854,26 +850,23 @@ impl Poller {
             return;
         };
         self.ends_at_ns = now.ns + POLL_NS;
-        for partition in self.partitions.all() {
-            partition.set_end(member.end_offset(&partition.partition));
+        let mut shown = vec![(Progress::default(), None::<i64>); self.group.routes.len()];
+        for one in self.partitions.all() {
+            one.set_end(member.end_offset(&one.partition));
+            let (progress, oldest_ms) = &mut shown[self.group.place_of(&one.route)];
+            progress.lag += one.lag().unwrap_or(0);
+            *oldest_ms = [*oldest_ms, one.oldest_ms(now)].into_iter().flatten().min();
+            if one.is_owned() {
+                progress.partitions += 1;
+                progress.stopped += u64::from(one.stopped().is_some());
+                progress.paused += u64::from(one.is_paused());
+            }
         }
         self.lags = false;
-        let all = self.partitions.all();
-        for route in &self.group.routes {
+        for (route, (progress, oldest_ms)) in self.group.routes.iter().zip(shown) {
             let Some(metrics) = &route.metrics else { continue };
-            let own = || all.iter().filter(|one| one.route.number == route.number);
-            let lag: u64 = own().map(|one| one.lag().unwrap_or(0)).sum();
-            let oldest_ms = own().filter_map(|one| one.oldest_ms(now)).min().unwrap_or(0);
-            let held = own().filter(|one| one.is_owned());
-            let count = |is: fn(&AssignedPartition) -> bool| {
-                held.clone().filter(|one| is(one)).count() as u64
-            };
-            let partitions = count(|_| true);
-            let stopped = count(|one| one.stopped().is_some());
-            let paused = count(AssignedPartition::is_paused);
-            let oldest_ms = u64::try_from(oldest_ms).unwrap_or(0);
-            metrics.show(&Progress { lag, partitions, stopped, paused }, oldest_ms);
-            self.lags |= lag > 0 || paused > 0;
+            metrics.show(&progress, u64::try_from(oldest_ms.unwrap_or(0)).unwrap_or(0));
+            self.lags |= progress.lag > 0 || progress.paused > 0;
         }
     }
 }
