@@ -22,7 +22,6 @@ module Chaton
       # Gives them to the queue of the main process, which has set its traps. What it does not handle gets its default
       # action back.
       #
-      # @param queue [Worker::SignalQueue]
       # @param handled [Array<String>] the signals of the queue
       def pass_to(queue, handled)
         (NAMES - handled).each { |name| trap(name, "DEFAULT") }

@@ -17,11 +17,9 @@ module Chaton
     # What may be meant as a command.
     WORD = /\A[a-z]+\z/
 
-    # @param argv [Array<String>]
     # @return [Integer] exit status: 0 done, 1 an error that was printed, 130 interrupted
     def self.start(argv, out: $stdout, err: $stderr) = new(argv, out: out, err: err).run
 
-    # @param argv [Array<String>]
     def initialize(argv, out:, err:)
       @argv = argv.map(&:dup).freeze
       @out = out

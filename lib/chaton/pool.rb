@@ -9,9 +9,7 @@ module Chaton
     # Refusals of the system last, and are tried again all the time: one line a minute tells of them.
     REFUSAL_LINE_EVERY_S = 60
 
-    # @param native_pool [Native::Pool]
     # @param handler [#call] runs one unit of work, and rescues errors of user code
-    # @param log [Telemetry::Log]
     def initialize(native_pool, handler, log:)
       @native_pool = native_pool
       @handler = handler
@@ -21,7 +19,6 @@ module Chaton
       @refusal_line_at_s = now
     end
 
-    # @param count [Integer]
     def spawn(count)
       started = 0
       count.times do
@@ -42,7 +39,6 @@ module Chaton
 
     # Waits for all threads to end. They end once the native pool is closed and empty.
     #
-    # @param timeout_s [Float]
     # @return [Boolean] whether all ended in time
     def join(timeout_s)
       deadline = now + timeout_s

@@ -15,17 +15,12 @@ module Chaton
     # Lets Ruby 3.3 and later run many threads on a few native ones.
     MN_VARIABLE = "RUBY_MN_THREADS"
 
-    # @param version [String]
     # @return [Boolean] whether no test ever ran with it or a newer one
     def self.untried?(version = RUBY_VERSION) = (series(version) <=> series(TRIED.last)).positive?
 
-    # @param version [String]
-    # @param env [ENV, Hash{String=>String}]
     # @return [Boolean] whether functions may be called that are not part of Ruby's stable interface
     def self.unstable_calls?(version = RUBY_VERSION, env = ENV) = !untried?(version) || env[TRY_VARIABLE] == "1"
 
-    # @param version [String]
-    # @param env [ENV, Hash{String=>String}]
     # @return [Array<String>] sentences for the log at boot
     # @raise [ConfigError] when a variable asks for what cannot be served with
     def self.warnings(version = RUBY_VERSION, env = ENV)

@@ -8,7 +8,6 @@ module Chaton
     CAUSES_MAX = 32
 
     class << self
-      # @param error [Exception]
       # @return [Boolean] whether it is a shutdown, or was raised because of one
       def behind?(error)
         CAUSES_MAX.times do

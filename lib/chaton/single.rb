@@ -19,10 +19,8 @@ module Chaton
   # One process that does everything without a supervisor (`workers 0`): the same signals, sockets, pidfile and control
   # socket, and no fork.
   class Single
-    # @param plan [Chaton::Config::Plan]
     # @param argv [Array<String>] the command line's arguments, needed to start again
     # @param app [#call, nil] an application that is loaded already (by a Rack handler)
-    # @param log [Telemetry::Log]
     def initialize(plan, argv: [], app: nil, log: Telemetry::Log.of(plan))
       @plan = plan.of_process(plan.roles)
       @argv = argv

@@ -28,9 +28,7 @@ module Chaton
   # client of any service and no second thread. docs/SIGNALS.md describes each signal, docs/FORK_SAFETY.md what is
   # forked when.
   class Supervisor
-    # @param plan [Chaton::Config::Plan]
     # @param argv [Array<String>] the command line's arguments, needed to start again
-    # @param log [Telemetry::Log]
     def initialize(plan, argv: [], log: Telemetry::Log.of(plan))
       @plan = plan
       @argv = argv

@@ -9,9 +9,6 @@ module Chaton
     # Frames of a backtrace that go into the log.
     BACKTRACE_LINES_MAX = 40
 
-    # @param native_pool [Native::Pool]
-    # @param pool [Pool]
-    # @param log [Telemetry::Log]
     # @param on [Hash{Symbol=>#call}] the reaction to each event, called with the event's argument: :orphan (once, when
     #   the supervisor is gone), :recover (JSON about a dead sibling), :signal (its name), :order (JSON of a command),
     #   :collections (their summaries can be read), :idle (nothing has run for the time that was asked for) and
@@ -23,7 +20,6 @@ module Chaton
       @on = on
     end
 
-    # @return [self]
     def start
       # Ruby kills all threads at its exit and would wait for one that starts then.
       at_exit { @stopping = true }
@@ -38,8 +34,6 @@ module Chaton
     end
 
     # Logs what runs now, each with its thread's backtrace.
-    #
-    # @param title [String]
     def report_running(title)
       @native_pool.running.each { |work| report(title, work) }
     end

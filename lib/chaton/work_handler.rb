@@ -45,7 +45,6 @@ module Chaton
     # @return [Native::Job, Native::Batch, nil] what this thread runs
     def self.current_work = Thread.current[PLACES]&.find(&:work)&.work
 
-    # @param log [Telemetry::Log]
     def initialize(log:)
       @log = log
       @debug = log.level == :debug

@@ -32,11 +32,8 @@ module Chaton
     # The class of {Native} that each role's work has.
     WORK_CLASSES = { jobs: :Job, streams: :Batch }.freeze
 
-    # @param plan [Config::Plan]
     # @param app [#call, nil] the Rack application; nil without the role web
     # @param sockets [Array<TCPServer, UNIXServer>] in the order of `plan.binds`
-    # @param context [ProcessContext]
-    # @param log [Telemetry::Log]
     def initialize(plan, app:, sockets:, context:, log:)
       @plan = plan.of_process(context.roles)
       @app = app
@@ -53,8 +50,6 @@ module Chaton
 
     # Takes requests once it has returned, and jobs and records once the block has, which says that it is ready: a
     # supervisor that knows it as ready kills it if the first of them hangs.
-    #
-    # @return [self]
     def start
       # The application, which may name them, is loaded by now.
       @plan = Code.settled(@plan)
@@ -98,7 +93,6 @@ module Chaton
 
     # Drains and stops.
     #
-    # @param deadline_s [Float]
     # @return [Boolean] false when work was given up at the deadline (running work is then in the log, with
     #   backtraces), or when a pool thread has not ended, which a normal exit would wait for
     def stop(deadline_s)

@@ -23,9 +23,7 @@ module Chaton
       # @return [Hash{Symbol=>Object}] the given options, as Config.load takes them
       attr_reader :given
       # @return [Array<String>] arguments without a flag
-      attr_reader :rest
-      # @return [Array<Config::Problem>]
-      attr_reader :problems
+      attr_reader :rest, :problems
 
       # @param argv [Array<String>] without the command
       # @param options [Array<Config::Option>] those the command takes

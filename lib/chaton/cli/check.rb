@@ -27,7 +27,6 @@ module Chaton
         0
       end
 
-      # @param plan [Config::Plan]
       # @return [Config::Plan] with the same directory and environment, and nothing else set
       def self.defaults(plan)
         given = { config_file: Config::Loader::NO_FILE, environment: plan.environment, sidekiq_file: false,

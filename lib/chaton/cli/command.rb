@@ -24,7 +24,6 @@ module Chaton
 
       private
 
-      # @return [Config::Plan]
       # @raise [Config::Invalid]
       def load_plan
         take_rackup

@@ -7,21 +7,17 @@ module Chaton
       LEVELS = { true => [" ", *"▁".."█"].freeze, false => " .:-=+*#@".chars.freeze }.freeze
       BARS = { true => %w[█ ░].freeze, false => ["#", "-"].freeze }.freeze
 
-      # @param unicode [Boolean]
       def initialize(unicode: Encoding.default_external == Encoding::UTF_8)
         @levels = LEVELS.fetch(unicode)
         @full, @empty = BARS.fetch(unicode)
       end
 
       # @param share [Numeric] of the whole; what is above 1 fills the bar
-      # @param width [Integer]
-      # @return [String]
       def bar(share, width)
         filled = (share.clamp(0, 1) * width).round
         (@full * filled) + (@empty * (width - filled))
       end
 
-      # @param values [Array<Numeric>]
       # @param width [Integer] the last so many are shown
       # @return [String] a character for each, as high as its share of the highest
       def curve(values, width)

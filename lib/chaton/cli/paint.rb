@@ -6,23 +6,18 @@ module Chaton
     class Paint
       CODES = { bold: 1, dim: 2, reverse: 7, red: 31, green: 32, yellow: 33, cyan: 36 }.freeze
 
-      # @param io [IO]
       # @return [Boolean] whether it is a terminal that understands control sequences
       def self.terminal?(io, env: ENV)
         io.respond_to?(:tty?) && io.tty? && !["", "dumb"].include?(env["TERM"].to_s)
       end
 
-      # @param io [IO]
-      # @return [Paint]
       def self.for(io, env: ENV) = new(terminal?(io, env: env) && env["NO_COLOR"].to_s.empty?)
 
-      # @param wanted [Boolean]
       def initialize(wanted)
         @wanted = wanted
       end
 
       # @param styles [Array<Symbol>] of CODES
-      # @return [String]
       def call(text, *styles)
         return text if !@wanted || styles.empty? || text.empty?
 

@@ -19,7 +19,6 @@ module Chaton
       COLUMNS = 80
 
       # @param io [IO] standard error
-      # @yieldparam progress [Progress]
       # @return [Object] the block's result; the bar is removed then
       def self.on(io, title, total, clock: nil)
         progress = new(io, title, total, **{ clock: clock }.compact)

@@ -10,7 +10,6 @@ module Chaton
       # @param argv [Array<String>] as typed
       # @param given [Hash{Symbol=>Object}] the same, by option
       # @param typed_in [String] directory
-      # @return [Array<String>]
       def self.from(argv, given, plan:, typed_in:)
         return argv if typed_in == plan.root
 

@@ -18,7 +18,6 @@ module Chaton
       # The options that lead to the server.
       def given = @arguments.given
 
-      # @return [String]
       # @raise [ControlError] when several servers run in the directory
       def control_socket
         return control_sockets.first unless control_sockets.size > 1

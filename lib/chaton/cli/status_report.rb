@@ -36,7 +36,6 @@ module Chaton
       end
 
       # @param status [Hash{String=>Object}] as the control socket gives it
-      # @param paint [Paint]
       # @param columns [Integer, nil] of the terminal; nil: nothing is left out
       def initialize(status, paint: Paint.new(false), columns: nil)
         @status = status

@@ -35,7 +35,6 @@ module Chaton
         [*read, *rest.map { |topic| ["topic #{topic.name}", "no consumer"] }]
       end
 
-      # @return [String]
       def shown(option)
         case option.name
         when :broker then @streams.broker

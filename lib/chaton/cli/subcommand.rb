@@ -46,7 +46,6 @@ module Chaton
       #
       # @param names [Array<String>] required ones
       # @param more [Integer] how many may follow
-      # @return [Array<String>]
       def positional(*names, more: 0)
         rest = @arguments.rest
         missing = names[rest.size]

@@ -6,9 +6,6 @@ module Chaton
   class CLI
     # Prints rows in aligned columns.
     module Table
-      # @param head [Array<String>]
-      # @param rows [Array<Array<Object>>]
-      # @return [String]
       def self.text(head, rows)
         cells = [head, *rows.map { |row| row.map { |value| cell(value) } }]
         widths = cells.transpose.map { |column| column.map(&:length).max }

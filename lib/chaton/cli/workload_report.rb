@@ -15,7 +15,6 @@ module Chaton
         @facts = facts
       end
 
-      # @return [Array<String>]
       def lines = [requests, connections, queue, threads, collections, eden, jobs].compact
 
       private

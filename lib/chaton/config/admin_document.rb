@@ -8,7 +8,6 @@ module Chaton
     # The settings of the admin endpoint, and of the dashboard in an application, as the native extension takes them.
     # Rust has no defaults: every field is set here.
     class AdminDocument
-      # @param plan [Plan]
       # @param listeners [Array<Hash>] none in an application
       # @param store [Hash, nil] settings of the store of the jobs; nil: none is read
       def initialize(plan, store:, listeners: [])

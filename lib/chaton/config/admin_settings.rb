@@ -7,9 +7,6 @@ module Chaton
     # Settings of the admin endpoint. Each field is an option of `admin { }`, see docs/CONFIGURATION.md.
     AdminSettings = Struct.new(*Options.names(:admin), keyword_init: true) do
       # The bind whose Unix socket only its owner may open, unless the bind says otherwise.
-      #
-      # @param bind [Bind]
-      # @return [Bind]
       def self.private_bind(bind)
         return bind unless bind.scheme == "unix" && bind.mode.nil? && bind.umask.nil?
 

@@ -6,7 +6,6 @@ module Chaton
   module Config
     # Whose word counts about the client of a request.
     class BelievedPeers
-      # @param plan [Plan]
       def initialize(plan)
         @web = plan.web
         @tls = plan.tls?
@@ -22,7 +21,6 @@ module Chaton
           sends_files: !Array(@web.sendfile_roots).empty? }
       end
 
-      # @return [String]
       def to_s
         return "only what #{proxies.join(", ")} say in #{header}" unless proxies.empty?
 

@@ -24,8 +24,6 @@ module Chaton
 
       # The name localhost stands for both loopback addresses, where the machine has them, as in Puma. It is not asked
       # of a resolver, which may know one of them or none.
-      #
-      # @return [Array<Bind>]
       def addresses
         return [self] unless host == "localhost"
 
@@ -39,7 +37,6 @@ module Chaton
       end
 
       # @param root [String] the directory a relative path starts from
-      # @return [Bind]
       def under(root)
         dup.tap { |bind|
           bind.path &&= File.expand_path(path, root)
@@ -74,7 +71,6 @@ module Chaton
         def arguments = @tls ? 1..2 : 1..1
 
         # @param tls [Hash{Symbol=>Object}] parameters of TLS, which may also stand in the URI
-        # @return [Bind]
         def cast(value, tls = {})
           scheme, rest = value.to_s.split("://", 2)
           return https(value, rest, tls) if %w[ssl https].include?(scheme)
@@ -196,7 +192,6 @@ module Chaton
 
         def list? = true
 
-        # @return [Bind]
         def cast(port, host = nil)
           number = Integer(port.to_s, 10, exception: false)
           mismatch(port) unless number&.between?(0, 65_535)

@@ -18,7 +18,6 @@ module Chaton
         new(certificates: certificates, verify_mode: "none", min_version: "1.2").freeze
       end
 
-      # @return [Boolean]
       def for_development?
         certificates == [Web::DevelopmentCertificate.pair]
       rescue ConfigError
@@ -27,7 +26,6 @@ module Chaton
       end
 
       # @param root [String] the directory relative paths start from
-      # @return [BindTls]
       def under(root)
         absolute = ->(path) { File.expand_path(path, root) }
         self.class.new(**to_h, certificates: certificates.map { |pair| pair.map(&absolute) },
@@ -82,7 +80,6 @@ module Chaton
         def initialize = super("parameters such as cert: \"app.pem\", key: \"app.key\"")
 
         # @param given [Array<Array(String, Object)>] `cert` and `key` may be repeated, or Arrays
-        # @return [BindTls]
         def cast(given)
           given = given.flat_map { |name, value| Array(value).map { |one| [name.to_s, one.to_s] } }
           given.each { |name, _| known(name) }

@@ -28,7 +28,6 @@ module Chaton
       end
 
       # @param root [String] the directory a relative path starts from
-      # @return [String]
       def self.under(url, root)
         return StoreAddress.under(url, root) unless url.start_with?(DIRECTORY)
 
@@ -59,7 +58,6 @@ module Chaton
                 "kafka+ssl://HOST:PORT (TLS)")
         end
 
-        # @return [String]
         def cast(value)
           text = value.to_s
           scheme, rest = text.split("://", 2)

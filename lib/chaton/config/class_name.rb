@@ -28,7 +28,6 @@ module Chaton
         end
       end
 
-      # @param name [String, Symbol]
       def initialize(name)
         super()
         @written = name.to_s.freeze

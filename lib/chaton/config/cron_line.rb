@@ -49,7 +49,6 @@ module Chaton
 
         def list? = true
 
-        # @return [CronLine]
         def cast(name, expression, job, keywords = {})
           mismatch([name, expression, job, keywords]) unless keywords.is_a?(Hash)
           unknown = keywords.keys - KEYWORDS

@@ -18,7 +18,6 @@ module Chaton
       PARAMETERS = %i[sslmode sslrootcert sslcert sslkey connect_timeout application_name target_session_attrs].freeze
 
       # @param root [String] the application's directory
-      # @param environment [String]
       # @param env [Hash{String=>String}]
       def initialize(root, environment, env: ENV)
         @file = File.join(root, "config", "database.yml")

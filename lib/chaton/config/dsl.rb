@@ -82,8 +82,6 @@ module Chaton
 
       # A command that runs beside the server.
       #
-      # @param name [String, Symbol]
-      # @param command [String, Array<String>]
       # @param keywords [Hash{Symbol=>Object}] only:, except: environments
       def service(name = nil, command = nil, *rest, **keywords)
         return problem("service takes a name, a command, only: and except:, not #{rest.first.inspect} too") if rest.any?
@@ -99,8 +97,6 @@ module Chaton
       end
 
       # A plugin of Puma. What it does is done here in another way, or it is refused.
-      #
-      # @param name [Symbol, String]
       def plugin(name, *_rest)
         return assign(Options[:restart_file], :plugin, [PumaLines::RESTART_FILE]) if name.to_s == "tmp_restart"
         return plugin_service(name) if PumaLines::SERVICE_PLUGINS.key?(name.to_s)
@@ -120,8 +116,6 @@ module Chaton
 
       # Puma's form of `bind "https://HOST:PORT", cert: …, key: …`.
       #
-      # @param host [String]
-      # @param port [Integer, String]
       # @param parameters [Hash{Symbol=>Object}]
       def ssl_bind(host = nil, port = nil, parameters = {})
         return problem("ssl_bind takes a host, a port, and cert: and key:") unless port

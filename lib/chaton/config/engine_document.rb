@@ -15,7 +15,6 @@ module Chaton
       # Time the worker has, beyond its graceful stop, before it leaves by force when the supervisor is gone.
       ORPHAN_GRACE_S = 5.0
 
-      # @param plan [Plan]
       # @param roles [Array<Symbol>] of the process
       # @param slot [Integer] the worker's place on the scoreboard
       # @param index [Integer] of the worker
@@ -34,7 +33,6 @@ module Chaton
         sections.to_h { |section| [section, send(section)] }
       end
 
-      # @return [String]
       def to_json(*) = JSON.generate(to_h)
 
       private

@@ -51,7 +51,6 @@ module Chaton
 
       # @param given [Hash{Symbol=>Object}] options of the store, checked
       # @param root [String] the application's directory
-      # @param environment [String]
       # @return [JobsSettings] with this store
       def with_store(given, root, environment)
         url = StoreAddress.of_jobs(given.fetch(:store), root, environment)
@@ -64,8 +63,6 @@ module Chaton
       end
 
       # An error message must not contain a password.
-      #
-      # @return [String]
       def inspect = "#<jobs at #{store_shown}>"
     end
 
@@ -97,7 +94,6 @@ module Chaton
         @value = value
       end
 
-      # @return [JobsSettings]
       def settings
         values = Options.names(:jobs).to_h { |name| [Options[name].written, @value.call(name)] }
         queues = values[:queues] || QueueSelection::DEFAULT

@@ -11,7 +11,6 @@ module Chaton
     # `drain_s` is the time over which a worker that stops closes its streams.
     LiveSettings = Struct.new(*Options.names(:live), :file, :redis, :drain_s, keyword_init: true) do
       # @param root [String] the application's directory
-      # @param environment [String]
       # @param jobs [JobsSettings] which may name a Redis
       # @return [self] with its store
       def at(root, environment, jobs)
@@ -32,8 +31,6 @@ module Chaton
       end
 
       # An error message must not contain a password.
-      #
-      # @return [String]
       def inspect = "#<event streams at #{StoreAddress.shown(live_store)}>"
 
       private

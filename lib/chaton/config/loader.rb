@@ -24,17 +24,12 @@ module Chaton
 
       # The current directory. A symbolic link stays as it was typed, so that after a deployment that moves the link its
       # new target is used.
-      #
-      # @param env [ENV, Hash{String=>String}]
-      # @return [String]
       def self.working_directory(env = ENV)
         typed = env["PWD"]
         typed && File.identical?(typed, Dir.pwd) ? typed : Dir.pwd
       end
 
       # @param given [Hash{Symbol=>Object}] options of the command line
-      # @param env [ENV, Hash{String=>String}]
-      # @param problems [Array<Problem>]
       # @param client [Boolean] whether the process only enqueues and produces: mistakes in the server's settings are
       #   warnings
       def initialize(given, env:, root:, problems: [], client: false)
@@ -48,7 +43,6 @@ module Chaton
         @sources = Sources.new(problems, only: (CLIENT_SCOPES if client))
       end
 
-      # @return [Plan]
       # @raise [Invalid]
       def plan
         read_command_line

@@ -6,8 +6,6 @@ module Chaton
   module Config
     # Finds the known name that a misspelt one was probably meant to be.
     module Nearest
-      # @param name [String, Symbol]
-      # @param known [Array<String, Symbol>]
       # @return [String, nil]
       def self.to(name, known)
         DidYouMean::SpellChecker.new(dictionary: known.map(&:to_s)).correct(name.to_s).first

@@ -89,14 +89,12 @@ module Chaton
       def target = into || name
 
       # @param values [Array] as written
-      # @return [Object]
       # @raise [Types::Mismatch]
       def cast(values)
         type.arguments.cover?(values.size) || raise(Types::Mismatch, "takes #{counted}, not #{values.size}")
         type.cast(*values)
       end
 
-      # @param env [ENV, Hash{String=>String}]
       # @return [Array(String, String), nil] the variable that sets it, and its value
       def from(env)
         return read.call(env) if read

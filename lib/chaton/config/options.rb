@@ -54,17 +54,14 @@ module Chaton
       VALUES = [*EVERYWHERE, *FIXED].to_h { |option| [option.name, option] }.freeze
       private_constant :VALUES
 
-      # @return [Option]
       def self.[](name) = VALUES.fetch(name)
 
       # @param scope [Symbol] :top, :web, :queue, :jobs, :streams, :topic, :live, :memory, :admin, :traces or :cli
-      # @return [Array<Option>]
       def self.in(scope) = EVERYWHERE.select { |option| option.scope == scope }
 
       # @return [Array<Option>] those with a flag
       def self.on_command_line = ALL.reject { |option| option.flags.empty? }
 
-      # @param scopes [Array<Symbol>]
       # @return [Array<Symbol>] names of their options and fixed values
       def self.names(*scopes) = VALUES.each_value.select { |option| scopes.include?(option.scope) }.map(&:name)
 

@@ -25,31 +25,19 @@ module Chaton
       attr_reader(*OPTIONS)
 
       # @return [String] absolute path
-      attr_reader :root, :rackup
-      # @return [String]
-      attr_reader :environment, :tag
+      attr_reader :root, :rackup, :environment, :tag
       # @return [String, nil] absolute path
-      attr_reader :config_file, :pidfile, :control_socket, :restart_file
-      # @return [Array<Bind>]
-      attr_reader :binds
+      attr_reader :config_file, :pidfile, :control_socket, :restart_file, :binds
       # @return [Integer] 0: one process serves without a supervisor
       attr_reader :workers
       # @return [Array<Array<Symbol>>] the roles of each worker: :web, :jobs, :streams
       attr_reader :roles_by_worker
       # @return [Array<Symbol>] the roles of a process without workers
-      attr_reader :roles
-      # @return [Integer]
-      attr_reader :threads_min, :threads_max
-      # @return [WebSettings]
-      attr_reader :web
-      # @return [MemorySettings]
-      attr_reader :memory
+      attr_reader :roles, :threads_min, :threads_max, :web, :memory
       # @return [JobsSettings, nil] nil where jobs are neither run nor enqueued
       attr_reader :jobs
       # @return [StreamsSettings, nil] nil where streams are neither read nor written
-      attr_reader :streams
-      # @return [LiveSettings]
-      attr_reader :live
+      attr_reader :streams, :live
       # @return [AdminSettings, nil] nil without an admin endpoint
       attr_reader :admin
       # @return [TracesSettings, nil] nil without traces
@@ -87,7 +75,6 @@ module Chaton
       def control_socket_given? = @control_socket_given
 
       # @param index [Integer] of a worker; those above the configured number have the roles of the first one
-      # @return [Array<Symbol>]
       def roles_of(index) = roles_by_worker[index] || roles_by_worker.first || roles
 
       # @return [Boolean] whether any process has it
@@ -98,7 +85,6 @@ module Chaton
       #   their groups, and Kafka would fence the older one while it still works
       def retires_first?(index) = roles_of(index).include?(:streams) && streams.permanent_names?
 
-      # @param roles [Array<Symbol>]
       # @return [Plan] of a process with these roles. If it has only the role jobs, or only streams, the threads and the
       #   shutdown timeout of that section apply.
       def of_process(roles)

@@ -24,7 +24,6 @@ module Chaton
         @sidekiq_file = sidekiq_file
       end
 
-      # @return [Plan]
       def plan
         Plan.new(
           root: @root, environment: @environment, config_file: @config_file, tag: tag,

@@ -30,10 +30,8 @@ module Chaton
 
     # A configuration, or a command line, with mistakes.
     class Invalid < ConfigError
-      # @return [Array<Problem>]
       attr_reader :problems
 
-      # @param problems [Array<Problem>]
       def initialize(problems)
         @problems = problems.uniq.freeze
         count = @problems.size == 1 ? "an error" : "#{@problems.size} errors"

@@ -36,7 +36,6 @@ module Chaton
 
         def arguments = 1..LIMIT
 
-        # @return [QueueSelection]
         def cast(*values)
           values = values.first if values.size == 1 && values.first.is_a?(Array) && !pair?(values.first)
           return by_keyword(values.first) if values.size == 1 && values.first.is_a?(Hash)

@@ -28,7 +28,6 @@ module Chaton
 
       # @param sources [Sources] gets the values
       # @param root [String] the application's directory
-      # @param env [ENV, Hash{String=>String}]
       def initialize(sources, root:, environment:, env:)
         @sources = sources
         @root = root

@@ -13,7 +13,6 @@ module Chaton
       LOCKED = /^    sidekiq \((\d+)[.)]/
 
       # @param root [String] the application's directory
-      # @return [Integer]
       def self.of(root)
         version = loaded || locked(root)
         version ? version.clamp(VERSIONS.begin, VERSIONS.end) : DEFAULT

@@ -66,7 +66,6 @@ module Chaton
         @environment = environment
       end
 
-      # @return [void]
       def read
         return if Gem.loaded_specs.key?("solid_queue") || @sources.services.any? { |line| line.name == "solid_queue" }
 

@@ -11,18 +11,13 @@ module Chaton
       # Each overrides those after it.
       PRECEDENCE = %i[command_line file environment sidekiq].freeze
 
-      # @return [Array<Problem>]
       attr_reader :problems
       # @return [Array<String>] notes for the user that are not problems
       attr_reader :notes
       # @return [Array<String>] what the user should change, though the server starts
       attr_reader :warnings
       # @return [Hash{Symbol=>Array<Proc>}]
-      attr_reader :hooks
-      # @return [Array<TopicLine>]
-      attr_reader :topics
-      # @return [Array<ServiceLine>]
-      attr_reader :services
+      attr_reader :hooks, :topics, :services
 
       # @param problems [Array<Problem>] found before
       # @param only [Array<Symbol>, nil] the scopes whose problems count; those of others become warnings

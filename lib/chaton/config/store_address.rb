@@ -17,14 +17,12 @@ module Chaton
       end
 
       # @param root [String] the directory a relative path starts from
-      # @return [String]
       def self.under(url, root)
         url.start_with?(SQLITE) ? "#{SQLITE}#{File.expand_path(url.delete_prefix(SQLITE), root)}".freeze : url
       end
 
       # The address of a store of jobs, which may be the database of Rails.
       # @param environment [String] whose entry of database.yml `:active_record` is
-      # @return [String]
       # @raise [ConfigError] when there is no such entry
       def self.of_jobs(url, root, environment)
         url == DatabaseEntry::NAME ? DatabaseEntry.new(root, environment).url.freeze : under(url, root)
@@ -55,7 +53,6 @@ module Chaton
                 "Redis), postgres://USER@HOST/DATABASE or :active_record (the PostgreSQL database of Rails)")
         end
 
-        # @return [String]
         def cast(value)
           return DatabaseEntry::NAME if value.to_s == DatabaseEntry::NAME
 
@@ -89,7 +86,6 @@ module Chaton
           @rule = "sqlite://PATH, or an address of Redis as in jobs { store }: redis://HOST:PORT/DB"
         end
 
-        # @return [String]
         def cast(value)
           return value.to_s.dup.freeze if value.to_s.match?(ADDRESS)
 

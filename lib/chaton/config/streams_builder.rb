@@ -13,7 +13,6 @@ module Chaton
       NO_NAME = /[^a-zA-Z0-9._-]/
 
       # @param root [String] the application's directory
-      # @param lines [Array<TopicLine>]
       # @yieldparam name [Symbol] an option
       # @yieldreturn [Object] its value
       def initialize(root, tag:, lines:, &value)
@@ -23,7 +22,6 @@ module Chaton
         @value = value
       end
 
-      # @return [StreamsSettings]
       def settings
         by_group = @lines.select(&:consumer).group_by { |line| line[:group] || @tag }
         StreamsSettings.new(

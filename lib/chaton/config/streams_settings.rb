@@ -77,8 +77,6 @@ module Chaton
       end
 
       # An error message must not contain a password.
-      #
-      # @return [String]
       def inspect = "#<streams at #{broker}>"
 
       private

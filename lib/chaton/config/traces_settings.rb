@@ -13,8 +13,6 @@ module Chaton
 
       # The section of the engine document.
       #
-      # @param plan [Plan]
-      # @param worker [Integer]
       # @return [Hash{Symbol=>Object}]
       def engine(plan, worker)
         { **Options.document(:traces, self),

@@ -51,7 +51,6 @@ module Chaton
           super("#{kind} from #{low} to #{high}#{", or 0 for off" if off}")
         end
 
-        # @return [Integer, Float]
         def cast(value)
           return @whole ? 0 : 0.0 if @off && [nil, false, 0, 0.0, "0", "off"].include?(value)
 
@@ -90,7 +89,6 @@ module Chaton
           super("bytes from #{show(range.begin)} to #{show(range.end)}, such as 65536 or \"64K\"")
         end
 
-        # @return [Integer]
         def cast(value)
           number, unit = value.to_s.match(/\A(\d+)\s?([KMG]?)(?:i?B)?\z/i)&.captures
           bytes = number && (number.to_i * UNITS.fetch(unit.upcase))
@@ -113,7 +111,6 @@ module Chaton
 
         def arguments = 0..1
 
-        # @return [Boolean]
         def cast(value = true)
           WORDS.fetch(value.to_s.downcase) { mismatch(value) }
         end
@@ -123,7 +120,6 @@ module Chaton
 
       # One of some names.
       class OneOf < Base
-        # @param names [Array<Symbol>]
         # @param words [Hash{Object=>Symbol}] further values for them
         def initialize(*names, words: {})
           @names = names
@@ -133,7 +129,6 @@ module Chaton
 
         def arguments = @words.key?(true) ? 0..1 : 1..1
 
-        # @return [Symbol]
         def cast(value = true)
           return @words[value] if @words.key?(value)
 

@@ -7,7 +7,6 @@ module Chaton
       # Records loaded at once.
       BATCH_SIZE = 100
 
-      # @param array [Array]
       # @param cursor [Integer, nil]
       # @return [Enumerator] of items
       def array_enumerator(array, cursor:)
@@ -19,7 +18,6 @@ module Chaton
         end
       end
 
-      # @param relation [ActiveRecord::Relation]
       # @param cursor [Object, nil] a primary key
       # @param options [Hash] of `find_in_batches`, such as `batch_size:`
       # @return [Enumerator] of records, in the order of their primary keys
@@ -52,7 +50,6 @@ module Chaton
         end
       end
 
-      # @param csv [CSV]
       # @param cursor [Integer, nil] a row's number
       # @return [Enumerator] of rows
       def csv_enumerator(csv, cursor:)
@@ -62,9 +59,7 @@ module Chaton
         end
       end
 
-      # @param csv [CSV]
       # @param cursor [Integer, nil] a batch's number
-      # @param batch_size [Integer]
       # @return [Enumerator] of Arrays of rows
       def csv_batches_enumerator(csv, cursor:, batch_size: BATCH_SIZE)
         first = cursor || 0

@@ -24,7 +24,6 @@ module Chaton
 
       # @param mode [Symbol] :raise: they are checked where they are written; :warn, :allow: they become what JSON
       #   makes of them
-      # @return [Array]
       def self.accept(class_name, args, mode)
         return args if mode == :raise
 

@@ -44,7 +44,6 @@ module Chaton
 
       # Enqueues a job of an entry now, through client middleware.
       #
-      # @param line [Config::CronLine]
       # @return [String, nil] its jid; nil when middleware stopped it or its lock is held
       # @raise [StoreError]
       def self.enqueue(line) = Jobs.client.one(declaration(line.class_name, line.queue), Array(line.args))

@@ -11,8 +11,7 @@ module Chaton
       VARIANTS_MAX = 64
 
       # @return [Class, String] the first argument of client middleware
-      attr_reader :klass
-      attr_reader :class_name, :queue
+      attr_reader :klass, :class_name, :queue
       # @return [Hash{String=>Object}] options of all kinds
       attr_reader :options
       # @return [Hash{String=>Object}] options without those for the client only

@@ -54,8 +54,6 @@ module Chaton
 
       # Puts a job back whose class this release does not have, uncounted, also with `retry: false`: in a rolling
       # deploy, or after one was taken back, another release has it. After a day such a job is dead.
-      #
-      # @param error [UnknownClass]
       def handle_unknown(job, error)
         return warn_of_unknown(job, error) if job.put_back
 

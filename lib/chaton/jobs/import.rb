@@ -59,7 +59,6 @@ module Chaton
 
       # @param from [Symbol] :solid_queue or :good_job
       # @param database [String, nil] of config/database.yml; nil: the one that has the tables
-      # @param client [Client]
       # @raise [ConfigError] there are no such tables, or the old program runs and must not
       def initialize(from, database: nil, client: Jobs.client)
         require "active_job/queue_adapters/chaton_adapter"

@@ -32,7 +32,6 @@ module Chaton
         DEFAULTS
       end
 
-      # @param job [Class, String]
       # @return [Hash{String=>Object}] options of all kinds that its jobs have
       def self.of(job)
         return job.declared.options if job.respond_to?(:declared)
@@ -43,7 +42,6 @@ module Chaton
 
       # ActiveJob names queues and priorities in its own way. Stores read priorities under the key "chaton".
       #
-      # @param job [ActiveJob::Base]
       # @return [Hash{String=>Object}]
       def self.of_active_job(job)
         { "queue" => job.queue_name.to_s, "chaton" => ({ "priority" => job.priority } if job.priority) }.compact
@@ -67,7 +65,6 @@ module Chaton
         given
       end
 
-      # @param key [String]
       # @return [String, nil] the option that was probably meant
       def self.nearest(key)
         slips = key.size <= SHORT_LETTERS_MAX ? SLIP[:short] : SLIP[:long]

@@ -22,7 +22,6 @@ module Chaton
       LATER_S = [0.02, 0.2, 2].freeze
       private_constant :QUEUES_MAX, :TELLER_S, :PAUSE_S, :LATER_S
 
-      # @param native [Native::JobsClient]
       def initialize(native)
         @native = native
         # By connection, or by pool of connections: whether it is to the store's database.
@@ -79,7 +78,6 @@ module Chaton
 
       # Stores records for the log.
       #
-      # @param rows [Array<Array>]
       # @param given [Object, nil] a connection as of {#check}
       # @return [nil]
       # @raise [ConfigError] the store is not PostgreSQL

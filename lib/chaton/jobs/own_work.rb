@@ -21,9 +21,6 @@ module Chaton
       # @return [Boolean] whether this thread runs a job in a transaction
       def self.running? = Thread.current[RUNNING] ? true : false
 
-      # @param own [OwnTransaction]
-      # @param native [Native::JobsClient]
-      # @param job [Native::Job]
       def initialize(own, native, job)
         @own = own
         @native = native

@@ -6,7 +6,6 @@ module Chaton
   module Live
     # The native hub of a process. A forked child makes its own.
     class Client
-      # @param settings [Config::LiveSettings]
       def initialize(settings)
         require_relative "../native"
         @document = settings.document
@@ -14,8 +13,6 @@ module Chaton
         @native = Native::Live.new(@document)
       end
 
-      # @param name [String]
-      # @param data [String]
       # @param event [String, nil]
       # @param key [String, nil]
       # @param begins_at [Integer, nil] what {#begin} returned, for a piece of a text
@@ -29,7 +26,6 @@ module Chaton
 
       # Begins a text. Pieces of the one before it are not added any more.
       #
-      # @param name [String]
       # @return [Integer] where it begins
       def begin(name)
         native.begin(name)
@@ -39,7 +35,6 @@ module Chaton
       end
 
       # @param request [Native::Request] is answered with the events of these names
-      # @param names [Array<String>]
       # @param options [Array(String, Boolean, Float, Boolean)] see {EventStream::Body}
       # @return [Boolean] false when the headers cannot be sent
       def stream(request, status, headers, names, options)
@@ -57,7 +52,6 @@ module Chaton
         retry
       end
 
-      # @param names [Array<String>]
       # @param at [Array(Integer, Integer), nil]
       # @return [String] the signed position of a page
       def page_id(names, at)

@@ -62,7 +62,6 @@ module Chaton
         @rejected = []
       end
 
-      # @return [Choice]
       def choice
         present || preloaded || of_the_system
       end

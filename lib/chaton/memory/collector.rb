@@ -17,8 +17,6 @@ module Chaton
       # The kernel walks all mappings to compute the PSS, so it is not read for every line.
       PSS_EVERY_S = 10.0
 
-      # @param plan [Config::Plan]
-      # @param log [Telemetry::Log]
       def initialize(plan, log:)
         @settings = plan.memory
         @eden = Eden.new(plan, log: log)
@@ -27,9 +25,6 @@ module Chaton
       end
 
       # Starts collecting. Call it before work is taken.
-      #
-      # @param native_pool [Native::Pool]
-      # @return [self]
       def start(native_pool)
         @eden.grow
         disable_full_marks

@@ -15,8 +15,6 @@ module Chaton
       # If less than this share of eden is free, the heap is grown.
       ENOUGH = 0.6
 
-      # @param plan [Config::Plan]
-      # @param log [Telemetry::Log]
       # @param cache [HeapCache] of the server
       def initialize(plan, log:, cache: HeapCache.of(plan))
         @plan = plan

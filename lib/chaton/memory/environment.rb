@@ -14,7 +14,6 @@ module Chaton
       # @param environment [Hash{String=>String}] as the user set it
       # @param changes [Hash{String=>String}]
       # @param notes [Object] JSON-able, returned by {restore} in the process after exec
-      # @param pid [Integer]
       # @return [Hash{String=>String}] the environment for exec
       def self.changed(environment, changes, notes, pid: Process.pid)
         before = changes.keys.to_h { |name| [name, environment[name]] }
@@ -23,8 +22,6 @@ module Chaton
 
       # Restores the variables.
       #
-      # @param env [ENV, Hash{String=>String}]
-      # @param pid [Integer]
       # @return [Object, nil] the notes, if this process has executed itself again. Other processes that inherit the
       #   variable are told apart by their pid.
       def self.restore(env = ENV, pid: Process.pid)

@@ -35,7 +35,6 @@ module Chaton
       # decides), limit (bytes of a process, or nil).
       Intent = Struct.new(:eden, :growth, :limit, keyword_init: true) do
         # @param settings [Object] eden, longlife_growth, collect and limit of `memory { }`
-        # @return [Intent]
         def self.of(settings)
           new(eden: settings.eden, growth: (settings.longlife_growth unless settings.collect == :off),
               limit: (settings.limit if settings.limit.is_a?(Integer)))
@@ -46,13 +45,9 @@ module Chaton
       Shape = Struct.new(:env, :gc_config, :why, :eden_bytes, keyword_init: true)
 
       # @param version [String] of Ruby
-      # @param intent [Intent]
       # @param reading [Hash{Symbol=>Object}, nil] see {HeapReading}; nil at the first start
-      # @return [Shape]
       def self.shape(version, intent, reading) = new(version, intent, reading).shape
 
-      # @param version [String]
-      # @param intent [Intent]
       # @param reading [Hash{Symbol=>Object}, nil]
       def initialize(version, intent, reading)
         @version = version.split(".").first(2).map(&:to_i)
@@ -61,7 +56,6 @@ module Chaton
         @why = []
       end
 
-      # @return [Shape]
       def shape
         return Shape.new(env: {}, gc_config: gc_config, why: unread) unless @reading
 

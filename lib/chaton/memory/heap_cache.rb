@@ -29,7 +29,6 @@ module Chaton
 
       # Keeps a reading for the next start. Never raises.
       #
-      # @param plan [#root, #workers, #roles, #roles_by_worker]
       # @param reading [Hash{Symbol=>Object}] see {HeapReading.take}
       # @param log [#info, nil] gets a line if the reading cannot be kept
       def self.store(plan, reading, log: nil)
@@ -40,7 +39,6 @@ module Chaton
         log&.info("the heap's sizes cannot be kept; the next start will run with Ruby's own", reason: cache.problem)
       end
 
-      # @param plan [#root, #workers, #roles, #roles_by_worker]
       # @param env [Hash{String=>String}]
       # @return [HeapCache] of the process that loads the code
       def self.of(plan, env: ENV)
@@ -102,7 +100,6 @@ module Chaton
       # Adds the eden that was found to the kept reading, if there is one, in its file. Never raises.
       #
       # @param roles [String] of the worker that found it
-      # @param bytes [Integer]
       def keep_eden(roles, bytes)
         reading = read&.reading or return
         replace(@path, text_of({ **reading, eden: { **reading[:eden].to_h, roles.to_sym => bytes } }))

@@ -13,7 +13,6 @@ module Chaton
       # The arguments of this process, unless its title was changed.
       COMMAND_LINE = "/proc/self/cmdline"
 
-      # @param plan [Config::Plan]
       # @return [String, nil] why a server with this plan does not execute itself again
       def self.refusal(plan)
         "a single process in development is not executed again" if plan.workers.zero? && plan.development?
@@ -38,9 +37,6 @@ module Chaton
       def relaunched? = !@notes.nil?
 
       # Executes the process again if that changes anything, else returns.
-      #
-      # @param plan [Config::Plan]
-      # @param log [Telemetry::Log]
       def go(plan, log)
         return write(lines_after_exec(log), log) if relaunched?
         refusal = Launch.refusal(plan) || unknown_program

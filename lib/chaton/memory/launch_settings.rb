@@ -14,18 +14,13 @@ module Chaton
       # Ruby 3.1 makes all pages of the first size when it starts.
       AT_ONCE = "RUBY_GC_HEAP_INIT_SLOTS"
 
-      # @return [Allocator::Choice]
-      attr_reader :allocator
-      # @return [Heap::Shape]
-      attr_reader :heap
+      attr_reader :allocator, :heap
       # @return [HeapCache::Entry, nil] the reading from which the heap's sizes are derived
       attr_reader :entry
 
       # @param settings [Object] the settings of `memory { }`
-      # @param cache [HeapCache]
       # @param env [Hash{String=>String}] as the user set it
       # @param loads [Boolean] whether the process loads the application itself
-      # @param allocator [Allocator]
       def initialize(settings, cache:, env:, loads: true, allocator: Allocator.new(settings.allocator, env: env))
         @env = env
         @cache = cache

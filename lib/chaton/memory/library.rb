@@ -68,12 +68,8 @@ module Chaton
       private_class_method :bundled, :newest, :configured
 
       # @return [String] "jemalloc" or "mimalloc"
-      attr_reader :name
-      # @return [String]
-      attr_reader :path
+      attr_reader :name, :path
 
-      # @param name [String]
-      # @param path [String]
       def initialize(name, path)
         @name = name
         @path = path

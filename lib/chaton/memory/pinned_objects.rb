@@ -14,7 +14,6 @@ module Chaton
 
       module_function
 
-      # @param compaction [#call]
       # @return [Boolean] whether it was called; false if there are too many objects
       def pin_during(compaction)
         objects = list

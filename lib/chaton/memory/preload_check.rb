@@ -15,7 +15,6 @@ module Chaton
       OUTPUT_BYTES_MAX = 65_536
 
       # @param variables [Hash{String=>String}] variables of the process
-      # @param ruby [String]
       # @return [String, nil] an error text, nil if it works
       def self.failure(variables, ruby: RbConfig.ruby)
         output, input = IO.pipe

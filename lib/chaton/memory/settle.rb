@@ -17,8 +17,6 @@ module Chaton
       # Ruby's own method, which a subclass of the application cannot replace.
       SCAN = String.instance_method(:valid_encoding?)
 
-      # @param plan [Config::Plan]
-      # @param log [Telemetry::Log]
       # @param gc [#start, #stat, #compact] Ruby's collector
       # @param process [#warmup, Object] Process; in Ruby 3.3 and later it does most of this
       def initialize(plan, log:, gc: GC, process: Process)

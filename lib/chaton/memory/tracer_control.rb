@@ -26,9 +26,7 @@ module Chaton
       # @return [Integer] this process's number
       attr_reader :worker
 
-      # @param plan [Config::Plan]
       # @param worker [Integer] this process's number
-      # @param log [Telemetry::Log]
       # @param tracer [Class] replaced in tests
       def initialize(plan, worker:, log:, tracer: Native::Tracer)
         @configured = CONFIGURED.to_h { |name| [name, plan.memory[:"profile_#{name}"]] }.freeze

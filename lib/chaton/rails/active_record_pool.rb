@@ -8,7 +8,6 @@ module Chaton
 
     # How many threads a process should have beside an ActiveRecord that was loaded.
     #
-    # @param plan [Plan]
     # @param pool_size [Integer, nil] of ActiveRecord's connection pool; nil without ActiveRecord
     # @return [Array(Integer, String, Symbol)] the maximum of threads, a sentence to log or nil, and its level
     def self.threads_max(plan, pool_size)

@@ -6,10 +6,8 @@ module Chaton
   # an error that was reported, so one that ActiveJob has reported is not reported again.
   module RailsErrors
     class << self
-      # @param error [Exception]
       # @param source [String] "job.chaton" or "stream.chaton"
       # @param context [Hash{Symbol=>Object}]
-      # @param log [Log]
       def report(error, source, context, log:)
         return unless defined?(::Rails.error) && (reporter = ::Rails.error)
 

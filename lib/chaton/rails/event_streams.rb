@@ -13,7 +13,6 @@ module Chaton
       #   def events = render_event_stream(current_user.orders.find(params[:id]))
       # @param names [Array<String, Symbol, ActiveRecord::Base>] of a record, its own: `orders/7`
       # @param options [Hash{Symbol=>Object}] as {EventStream.response}
-      # @return [void]
       # @raise [AbstractController::DoubleRenderError]
       def render_event_stream(*names, **options)
         raise ::AbstractController::DoubleRenderError if performed?
@@ -57,7 +56,6 @@ module Chaton
       #   <%= event_stream_source(events_order_path(@order), @order) %>
       # @param path [String] of the action that renders the stream
       # @param names [Array<String, Symbol, ActiveRecord::Base>] as there, in the same order
-      # @return [ActiveSupport::SafeBuffer]
       def event_stream_source(path, *names)
         source = "#{path}#{path.include?("?") ? "&" : "?"}#{event_stream_position(names)}gap=refresh"
         content_tag("turbo-stream-source", nil, src: source)
@@ -84,7 +82,6 @@ module Chaton
       # @param stream [Symbol, Proc] an association or attribute, or a block that gets the record: the name
       # @param target [String] id of the element that new ones are appended to
       # @param inserts_by [Symbol] `:append` or `:prepend`
-      # @return [void]
       def broadcasts_events_to(stream, target: model_name.plural, inserts_by: :append)
         say = lambda do |record, action, to, show|
           name = stream.is_a?(Symbol) ? record.public_send(stream) : stream.call(record)
@@ -100,7 +97,6 @@ module Chaton
     # @param action [Symbol] of Turbo
     # @param target [String] an element's id
     # @param record [ActiveRecord::Base, nil] whose partial is shown
-    # @return [String]
     def self.turbo_stream(action, target, record)
       head = %(<turbo-stream action="#{action}" target="#{ERB::Util.html_escape(target)}">)
       return "#{head}</turbo-stream>" unless record

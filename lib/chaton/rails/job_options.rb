@@ -59,7 +59,6 @@ module Chaton
       # Runs at most some jobs of equal keys at once, as Solid Queue does; more of them wait.
       #
       # @param key [String, Symbol, Proc] a Proc runs in the job and gets its arguments
-      # @param to [Integer]
       # @param group [String, Proc] what the key belongs to; nil: the class
       # @param duration [ActiveSupport::Duration, nil] has no effect: what a process that died has held is free at once
       # @param on_conflict [Symbol] only :block

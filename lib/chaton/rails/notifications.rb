@@ -10,7 +10,6 @@ module Chaton
     class << self
       # @param role [Symbol] :web, :jobs or :streams
       # @param handler [#call] runs a unit of work
-      # @param log [Log]
       # @return [#call] the same, which publishes
       def around(role, handler, log:)
         return handler unless defined?(::ActiveSupport::Notifications)
@@ -18,7 +17,6 @@ module Chaton
         KINDS.fetch(role).new(handler, new(log)).method(:call)
       end
 
-      # @param log [Log]
       # @return [Notifications, nil] nil without ActiveSupport
       def of(log) = (new(log) if defined?(::ActiveSupport::Notifications))
     end
@@ -71,8 +69,6 @@ module Chaton
       # A subscriber is noticed after this time at the latest: asking ActiveSupport takes longer than the clock.
       ASK_AGAIN_S = 0.1
 
-      # @param handler [#call]
-      # @param notifications [Notifications]
       def initialize(handler, notifications)
         @handler = handler
         @notifications = notifications

@@ -25,13 +25,11 @@ module Chaton
       @before = names[0...names.index("ActionDispatch::Static")] if names.include?("ActionDispatch::Static")
     end
 
-    # @return [String]
     def root = @directory.to_s
 
     # @return [String] the file for a directory
     def index = "#{@config.public_file_server.index_name || "index"}.html"
 
-    # @return [Boolean]
     def served?
       return false unless @before && (@before - BEFORE).empty? && @config.public_file_server.enabled
       # The hosts are checked by the application.

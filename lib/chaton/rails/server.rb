@@ -27,7 +27,6 @@ module Chaton
         abort "chaton: #{e.message}"
       end
 
-      # @return [String]
       def self.to_s = "Chaton #{VERSION}"
     end
 
@@ -60,7 +59,6 @@ module Chaton
       end
 
       # @param options [Hash{Symbol=>Object}] of Rails
-      # @return [Array<String>]
       def command(options)
         root = File.expand_path("../../..", __dir__)
         path = Gem.loaded_specs.key?("chaton") ? [] : ["-I", File.join(root, "lib")]

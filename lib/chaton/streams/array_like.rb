@@ -5,23 +5,17 @@ module Chaton
     # The methods that a batch has in common with an Array. They build on `size`, `[](index)`, `slice(start, length)`
     # and `each` of the class. Counting and slicing make no record objects.
     module ArrayLike
-      # @param base [Class]
       # @private
       def self.prepended(base) = base.include(Enumerable)
 
-      # @yieldparam record [Native::Record]
-      # @return [self, Enumerator]
       def each
         block_given? ? super : to_enum(:each) { size }
       end
 
-      # @return [Integer]
       def length = size
 
-      # @return [Integer]
       def count(*wanted, &block) = wanted.empty? && !block_given? ? size : super
 
-      # @return [Boolean]
       def empty? = size.zero?
 
       # @param index [Integer, Range] the index of a record, counted from the end when negative, or a range
@@ -54,9 +48,6 @@ module Chaton
         slice(size - count, count)
       end
 
-      # @param length [Integer]
-      # @yieldparam slice [ArrayLike]
-      # @return [self, Enumerator]
       def each_slice(length)
         raise ArgumentError, "a slice has at least one record, not #{length}" unless length.positive?
         return to_enum(:each_slice, length) { (size + length - 1) / length } unless block_given?
@@ -66,14 +57,11 @@ module Chaton
       end
 
       # Karafka's names of all values, as the deserializer makes them, and of their bytes.
-      #
-      # @return [Array<Object>]
       def payloads = map(&:value)
 
       # @return [Array<String, nil>]
       def raw_payloads = values
 
-      # @return [String]
       def inspect
         from = size.zero? ? "" : " @#{first_offset}-#{last_offset}"
         "#<#{self.class.name} #{topic}/#{partition}#{from}, #{size} records>"

@@ -22,9 +22,6 @@ module Chaton
         end
 
         # Follows this receipt, if something on this thread waits for it later.
-        #
-        # @param receipt [Native::Receipt]
-        # @return [Native::Receipt]
         def add(receipt)
           if (receipts = Thread.current.thread_variable_get(KEY))
             receipts << receipt

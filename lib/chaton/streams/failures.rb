@@ -14,8 +14,6 @@ module Chaton
       # What Rails.error is told about a failed batch or hook.
       TOLD = %i[consumer hook topic partition offset attempt].freeze
 
-      # @param log [Telemetry::Log]
-      # @param handlers [Array<#call>]
       def initialize(log:, handlers: Streams.error_handlers)
         @log = log
         @handlers = handlers
@@ -23,10 +21,7 @@ module Chaton
 
       # Ends a failed batch.
       #
-      # @param batch [Native::Batch]
-      # @param error [Exception]
       # @param given [Native::Batch, Selection, nil] the records that the consumer got
-      # @param consumer [String]
       # @param seconds [Float] how long it ran
       def fail(batch, error, given, consumer:, seconds:)
         # Read before the batch ends.
@@ -38,10 +33,6 @@ module Chaton
       end
 
       # Logs a failed hook.
-      #
-      # @param batch [Native::Batch]
-      # @param error [Exception]
-      # @param hook [String]
       def of_hook(batch, error, hook)
         facts = { hook: hook, topic: batch.topic, partition: batch.partition }
         @log.exception(error, "a hook of a consumer failed", **facts)

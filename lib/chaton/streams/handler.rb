@@ -16,9 +16,6 @@ module Chaton
       # Logged in a child that a consumer forked.
       CHILD_FAILED = "a child that a consumer forked failed; the batch itself goes on"
 
-      # @param settings [Config::StreamsSettings]
-      # @param log [Telemetry::Log]
-      # @param finder [Finder]
       def initialize(settings, log:, finder: Finder.new)
         super(log: log)
         @routes = settings.routes

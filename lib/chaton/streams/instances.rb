@@ -13,15 +13,12 @@ module Chaton
         @lock = Mutex.new
       end
 
-      # @param batch [Native::Batch]
       # @param factory [ConsumerFactory] makes the consumer if there is none
-      # @return [Consumer]
       def of(batch, factory)
         # No lock: a lane has one batch at a time.
         by_lane(batch).consumers[batch.lane] ||= factory.instance
       end
 
-      # @param batch [Native::Batch]
       # @return [Array<Consumer>] the consumers of its partition, which are removed
       def remove(batch)
         @lock.synchronize do
@@ -36,7 +33,6 @@ module Chaton
       # Removes all, because their classes are reloaded.
       def clear = @partitions.clear
 
-      # @return [Integer]
       def size = @partitions.sum { |_, by_lane| by_lane.consumers.size }
 
       private

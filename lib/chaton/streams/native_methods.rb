@@ -22,7 +22,6 @@ module Chaton
       # Karafka's name of `raw`.
       def raw_payload = raw
 
-      # @return [String]
       def inspect = "#<#{self.class.name} #{topic}/#{partition} @#{offset}>"
     end
 

@@ -11,8 +11,6 @@ module Chaton
     module Runtime
       # Loads the Rails environment and the files of `load`, then looks up every class that the configuration names.
       #
-      # @param plan [Config::Plan]
-      # @param log [Telemetry::Log]
       # @raise [AppLoadError] naming the file
       # @raise [ConfigError] with all classes that are missing, or are not consumers
       def self.prepare(plan, log)

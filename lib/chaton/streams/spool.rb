@@ -15,13 +15,10 @@ module Chaton
         # @return [Boolean] false
         def wait(_timeout_s = nil) = false
 
-        # @return [Boolean]
         def done? = false
 
-        # @return [Integer]
         def failed = 0
 
-        # @return [Array]
         def errors = []
 
         # @return [nil]
@@ -32,7 +29,6 @@ module Chaton
       # Memory of a record in addition to its bytes.
       RECORD_BYTES = 64
 
-      # @param settings [Config::StreamsSettings]
       def initialize(settings)
         @bytes_max = settings.log.fetch(:produce_buffer_bytes)
         @records_max = settings.log.fetch(:produce_buffer_records)
@@ -47,15 +43,11 @@ module Chaton
       def stale? = @pid != ::Process.pid
 
       # As {Client#produce}.
-      #
-      # @return [SpoolReceipt]
       def produce(topic, value, key, headers, partition, timestamp)
         keep([row(topic, value, key, headers, partition, timestamp || now_ms)])
       end
 
       # As {Client#produce_many}.
-      #
-      # @return [SpoolReceipt]
       def produce_many(topic, values)
         now = now_ms
         keep(values.map { |value| row_of(topic, value).tap { |row| row[5] ||= now } })
@@ -71,7 +63,6 @@ module Chaton
 
       # Writes the spooled records, if this is the first child to call it.
       #
-      # @param client [Client]
       # @return [Native::Receipt, nil] nil without records, or when another child was first
       # @raise [StreamError] with the number of lost records
       def hand_over(client)

@@ -21,7 +21,6 @@ module Chaton
       # Addresses on which a server listens for all, and those by which this machine reaches it.
       WILDCARDS = { "0.0.0.0" => "127.0.0.1", "::" => "::1" }.freeze
 
-      # @param inherited [InheritedSockets]
       def initialize(plan, inherited:, log:)
         @plan = plan
         @log = log
@@ -31,12 +30,10 @@ module Chaton
       # @return [Hash{String=>IO}] by bind
       def sockets = @listeners.sockets
 
-      # @return [Array<String>]
       def addresses = @listeners.addresses
 
       # Listens. The application is not loaded yet: until the first report the server is starting.
       #
-      # @param scoreboard [Native::Scoreboard]
       # @yield in the process that serves, closes what the main process has besides
       # @raise [BindError]
       def open(scoreboard, &close_others)
@@ -49,8 +46,6 @@ module Chaton
       end
 
       # Sends a report if it differs from the one before, or if that one is old.
-      #
-      # @param controller [Controller, SingleController]
       def report(controller)
         return unless @server
 

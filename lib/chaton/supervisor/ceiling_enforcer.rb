@@ -20,7 +20,6 @@ module Chaton
       # @return [String, nil] why the first workers cannot stay below their ceilings
       attr_reader :refusal
 
-      # @param scoreboard [#read]
       def initialize(worker_set, limits, monitor:, scoreboard:, log:)
         @worker_set = worker_set
         @limits = limits

@@ -62,7 +62,6 @@ module Chaton
         @limits = limits
       end
 
-      # @param workers [Array<WorkerReading>]
       # @param busy [Boolean] whether a worker is being recycled
       # @param held [Boolean] whether a phased restart replaces all workers
       # @return [TrimWorker, RecycleWorker, StopWorker, nil]

@@ -10,9 +10,6 @@ module Chaton
       # @return [Float, nil] (monotonic s)
       attr_reader :due_at
 
-      # @param listeners [Listeners]
-      # @param forkers [Forkers]
-      # @param every_s [Float]
       def initialize(listeners, forkers, every_s:)
         @listeners = listeners
         @forkers = forkers

@@ -21,10 +21,7 @@ module Chaton
       # @return [Integer] its row in the shared memory
       attr_reader :scoreboard_slot
       # @return [Array<Symbol>] such as :web, :jobs
-      attr_reader :roles
-      # @return [Preloader, InProcessForker]
-      attr_reader :forker
-      # @return [WorkerChannel]
+      attr_reader :roles, :forker
       attr_accessor :channel
       # @return [Integer, nil] process id, nil while `asked`
       attr_reader :pid
@@ -38,7 +35,6 @@ module Chaton
 
       # @param plan [Chaton::Config::Plan] for its roles and time limits
       # @param scoreboard [Native::Scoreboard] shows the worker that it is its supervisor that asks it to stop
-      # @param forker [Preloader, InProcessForker]
       def initialize(plan, index:, scoreboard:, scoreboard_slot:, forker:, now_s:)
         @roles = plan.roles_of(index)
         @plan = plan.of_process(@roles)
@@ -169,8 +165,6 @@ module Chaton
       end
 
       # The system refused it a process or a descriptor.
-      #
-      # @param reason [String]
       def refuse(reason)
         @refused = true
         @kill_reason = reason

@@ -8,8 +8,6 @@ module Chaton
     # The answer to `chaton status` for a supervised server, from the supervisor's own state and the scoreboard; no
     # worker is asked.
     class ClusterStatus
-      # @param scoreboard [#read]
-      # @param forkers [#pids]
       def initialize(plan, scoreboard, forkers, ceilings)
         @plan = plan
         @scoreboard = scoreboard
@@ -19,7 +17,6 @@ module Chaton
         @started_at_s = EventLoop.now_s
       end
 
-      # @param listen [Array<String>]
       # @param restart [Hash, nil] the current or last phased restart
       # @return [Hash{Symbol=>Object}]
       def to_h(state:, listen:, worker_set:, restart:)

@@ -23,7 +23,6 @@ module Chaton
         "stop" => :stop, "quiet" => :quiet, "restart" => :restart, "phased-restart" => :phased_restart
       }.freeze
 
-      # @param controller [Controller, SingleController]
       def initialize(controller)
         @controller = controller
       end

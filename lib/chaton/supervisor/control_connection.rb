@@ -9,7 +9,6 @@ module Chaton
       REQUEST_BYTES_MAX = 4096
       LIFETIME_S = 5.0
 
-      # @return [UNIXSocket]
       attr_reader :io
       # @return [Float] when it is closed (monotonic s)
       attr_reader :due_at

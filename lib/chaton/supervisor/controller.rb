@@ -18,9 +18,7 @@ module Chaton
       include SignalCommands
 
       # @return [Symbol] :starting, :running, :stopping or :restarting
-      attr_reader :state
-      # @return [Integer]
-      attr_reader :exit_status
+      attr_reader :state, :exit_status
 
       def initialize(plan, worker_set:, forkers:, scoreboard:, ceilings:, resources:, certificate_watch:, log:)
         @plan = plan

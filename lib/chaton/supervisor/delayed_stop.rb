@@ -16,8 +16,6 @@ module Chaton
       # @return [Float, nil] (monotonic s)
       attr_reader :due_at
 
-      # @param listeners [#sockets, #close_empty]
-      # @param delay_s [Float]
       def initialize(listeners, delay_s, log:)
         @listeners = listeners
         @delay_s = delay_s

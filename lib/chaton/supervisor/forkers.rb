@@ -13,7 +13,6 @@ module Chaton
       attr_accessor :compact
 
       # @param sockets [Hash{String=>IO}] listening sockets by bind, as {Listeners} fills it
-      # @param memory [SharedMemory]
       # @param in_child [Proc] see {InProcessForker#initialize}
       # @yield [child, reason, refused:] a worker that will never be forked
       def initialize(plan, launch_command, sockets:, memory:, log:, in_child:, &fork_failed)
@@ -30,8 +29,6 @@ module Chaton
       end
 
       # The forker of the next generation, which has not been started.
-      #
-      # @return [Preloader, InProcessForker]
       def next
         @generation += 1
         return InProcessForker.new(generation: @generation, &@in_child) unless @plan.preload?

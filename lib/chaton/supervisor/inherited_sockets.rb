@@ -23,8 +23,6 @@ module Chaton
 
       # Takes the variables out of the environment: they are valid in this process only, not in programs that the
       # application starts.
-      #
-      # @param env [ENV, Hash]
       def initialize(env = ENV, pid: Process.pid)
         @passed = parse(env.delete(VARIABLE), {})
         @activated = parse(env.delete(ACTIVATED), [])

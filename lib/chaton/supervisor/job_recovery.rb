@@ -42,8 +42,6 @@ module Chaton
       end
 
       # Sends the records to a ready worker with jobs.
-      #
-      # @param children [Array<Child>]
       def deliver(children)
         return if @lines.empty?
 

@@ -14,7 +14,6 @@ module Chaton
       # Backlog of a bind that names none.
       BACKLOG = 1024
 
-      # @param binds [Array<Chaton::Config::Bind>]
       def initialize(binds, log:, inherited: InheritedSockets.new)
         @binds = binds
         @log = log

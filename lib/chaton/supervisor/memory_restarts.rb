@@ -10,14 +10,11 @@ module Chaton
       # "PID COUNT": valid only in the process with this pid, which an exec keeps.
       VARIABLE = "CHATON_MEMORY_RESTARTS"
 
-      # @return [Integer]
       attr_reader :failures
 
       # Takes the variable out of the environment.
       #
-      # @param env [ENV, Hash{String=>String}]
       # @param pid [Integer] a process that inherited the variable by mistake has another one
-      # @return [MemoryRestarts]
       def self.from_env(env = ENV, pid: Process.pid)
         owner, failures = env.delete(VARIABLE).to_s.split.map(&:to_i)
         new(owner == pid ? failures.to_i : 0)

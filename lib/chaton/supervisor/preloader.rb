@@ -35,7 +35,6 @@ module Chaton
       # Seconds that a preloader may take to exit.
       KILL_GRACE_S = 5.0
 
-      # @return [Integer]
       attr_reader :generation
       # @return [String, nil] why it is dead
       attr_reader :reason
@@ -211,7 +210,6 @@ module Chaton
         theirs
       end
 
-      # @return [Process::Status]
       def reap
         _, status = Process.wait2(@pid)
         @pid = nil

@@ -29,7 +29,6 @@ module Chaton
         # The preloader in a fresh process.
         #
         # @param plan [Chaton::Config::Plan] the new one
-        # @return [PreloaderProcess]
         def fresh(plan, log:)
           settings = JSON.parse(ENV.delete(Preloader::VARIABLE), symbolize_names: true)
           plan = without_compaction(plan) unless settings.fetch(:compact)
@@ -89,7 +88,6 @@ module Chaton
 
       # Reports that there will be no workers with this code.
       #
-      # @param error [Chaton::Error]
       # @return [Integer] exit status
       def refuse(error)
         what = @forget ? "cannot start" : "the new code cannot serve"

@@ -21,22 +21,8 @@ module Chaton
     # What a main process owns, with workers and without: output files, pidfile, listening sockets, control socket, the
     # connection to the service manager, and the command that starts the program again.
     class ProcessResources
-      # @return [Listeners]
-      attr_reader :listeners
-      # @return [LaunchCommand]
-      attr_reader :launch_command
-      # @return [DelayedStop]
-      attr_reader :delayed_stop
-      # @return [SystemdNotify]
-      attr_reader :notify
-      # @return [Worker::Hooks]
-      attr_reader :hooks
-      # @return [Services]
-      attr_reader :services
-      # @return [AdminEndpoint]
-      attr_reader :admin
+      attr_reader :listeners, :launch_command, :delayed_stop, :notify, :hooks, :services, :admin
 
-      # @param argv [Array<String>]
       def initialize(plan, argv:, log:)
         @log = log
         @plan = plan
@@ -69,8 +55,6 @@ module Chaton
       end
 
       # Starts the commands of `service` lines.
-      #
-      # @param controller [Controller, SingleController]
       def open_services(controller)
         @services.open
         @restart_file.open { controller.phased_restart }

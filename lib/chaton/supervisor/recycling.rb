@@ -16,9 +16,7 @@ module Chaton
       # @return [Symbol] :running, :done or :abandoned
       attr_reader :state
       # @return [Child] the one that is replaced
-      attr_reader :child
-      # @return [WorkerSlot]
-      attr_reader :slot
+      attr_reader :child, :slot
       # @return [String] why
       attr_reader :reason
       # @return [Float] monotonic s

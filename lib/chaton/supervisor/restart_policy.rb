@@ -36,8 +36,6 @@ module Chaton
       end
 
       # The worker died before it was ready.
-      #
-      # @return [RestartAfter, GiveUp]
       def boot_failed
         @failed_boots += 1
         return GiveUp.new(@failed_boots) if @failed_boots >= @count
@@ -46,8 +44,6 @@ module Chaton
       end
 
       # The system refused the process.
-      #
-      # @return [RestartAfter]
       def refused
         @refusals += 1
         RestartAfter.new([delay(@refusals), REFUSED_DELAY_MIN_S].max)
@@ -61,7 +57,6 @@ module Chaton
       # The worker died after it had been ready.
       #
       # @param clean [Boolean] whether it ended with status 0
-      # @return [RestartAfter]
       def died(now_s, clean: false)
         return RestartAfter.new(clean_delay_s(now_s)) if clean
 

@@ -17,7 +17,6 @@ module Chaton
       # @return [Integer, nil]
       attr_reader :pid
 
-      # @param line [Config::ServiceLine]
       # @param environment [Hash{String=>String}] of the process
       # @param open_files [Array<Integer>] its limits
       def initialize(line, plan, environment:, open_files:, log:)

@@ -11,7 +11,6 @@ module Chaton
       # Pause between two checks for the end of a process, in a server that gets no SIGCHLD.
       REAP_EVERY_S = 1.0
 
-      # @param lines [Array<Config::ServiceLine>]
       # @param reaps [Boolean] whether to wait for the processes here; else {#ended} is called
       def initialize(plan, launch_command:, reaps:, log:)
         @processes = plan.services.map do |line|

@@ -13,7 +13,6 @@ module Chaton
       THREADS = 1024
 
       # @param slots [Integer] workers that may exist at once
-      # @return [SharedMemory]
       def self.create(plan, slots)
         jobs, batches = %i[jobs streams].map { |role| Native::InFlightTable.new(slots, THREADS) if plan.role?(role) }
         new(Native::Scoreboard.new(slots), jobs, batches, (Native::DeathTable.new if batches))
@@ -26,7 +25,6 @@ module Chaton
       # @param in_flight_table [Integer, nil] descriptor
       # @param batch_table [Integer, nil] descriptor
       # @param death_table [Integer, nil] descriptor
-      # @return [SharedMemory]
       def self.open(scoreboard:, in_flight_table: nil, batch_table: nil, death_table: nil)
         tables = [in_flight_table, batch_table].map { |fd| fd && Native::InFlightTable.open(fd, THREADS) }
         memory = new(Native::Scoreboard.open(scoreboard), *tables, death_table && Native::DeathTable.open(death_table))
@@ -34,7 +32,6 @@ module Chaton
         memory
       end
 
-      # @return [Native::Scoreboard]
       attr_reader :scoreboard
       # @return [Native::InFlightTable, nil] of jobs
       attr_reader :in_flight_table

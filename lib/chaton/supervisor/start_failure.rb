@@ -10,7 +10,6 @@ module Chaton
       module_function
 
       # @param logs [Array<Telemetry::Log>] see {ProcessResources#fatal_logs}
-      # @param error [Chaton::Error, SignalException]
       # @param what [String] what failed
       # @return [Integer] exit status
       def report(logs, error, what = "cannot start")

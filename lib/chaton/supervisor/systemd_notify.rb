@@ -8,7 +8,6 @@ module Chaton
     # Reports the server's state to the service manager as sd_notify(3) does: one datagram to the socket in
     # NOTIFY_SOCKET. Without that variable it does nothing. A source of the event loop, for the watchdog.
     class SystemdNotify
-      # @param env [ENV, Hash]
       def initialize(env = ENV, pid: Process.pid)
         path = env["NOTIFY_SOCKET"]
         # "@" stands for the zero byte of an abstract address.

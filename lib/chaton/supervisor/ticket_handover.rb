@@ -12,7 +12,6 @@ module Chaton
       BYTES = 32
 
       class << self
-        # @param scoreboard [Native::Scoreboard]
         # @return [Array(IO, Hash{String=>String})] what the next program inherits: a descriptor (nil if none is free),
         #   and its environment
         def pass(scoreboard)
@@ -28,7 +27,6 @@ module Chaton
 
         # Gives the scoreboard the secret of the program before, if there is one. Call before the first fork.
         #
-        # @param scoreboard [Native::Scoreboard]
         # @param env [ENV, Hash{String=>String}] loses the variable
         def take(scoreboard, env = ENV)
           pid, descriptor = env.delete(VARIABLE).to_s.split.map(&:to_i)

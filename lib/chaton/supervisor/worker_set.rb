@@ -21,7 +21,6 @@ module Chaton
       # Characters of what a worker said before it ended.
       DEATH_REASON_MAX = 500
 
-      # @return [Array<WorkerSlot>]
       attr_reader :worker_slots
       # @return [Array<Child>] all that are not dead
       attr_reader :children
@@ -36,7 +35,6 @@ module Chaton
       def self.scoreboard_slots(workers) = 2 * (workers + EXTRA_WORKERS_MAX)
 
       # @param forker [Preloader, InProcessForker] responds to `generation`, `fork_worker(child, channel_end)`, `kill`
-      # @param scoreboard [#read, #clear, #note_stop]
       # @param job_recovery [JobRecovery, nil] nil without the role jobs
       # @param batch_deaths [BatchDeaths, nil] nil without the role streams
       def initialize(plan, forker:, scoreboard:, log:, job_recovery: nil, batch_deaths: nil)
@@ -109,7 +107,6 @@ module Chaton
         true
       end
 
-      # @param forker [Preloader, InProcessForker]
       # @return [Child] the successor in this slot
       def start_successor(slot, forker) = start(slot, forker, :successor=)
 
@@ -132,8 +129,6 @@ module Chaton
       end
 
       # The work that a worker runs is the reason why it will be ended, and is counted.
-      #
-      # @param cause [String]
       def blame_work(child, cause)
         child.blame_work(cause)
         @job_recovery&.keep(child)

@@ -7,7 +7,6 @@ module Chaton
     # A worker's number and the processes that have it: the child, during a phased restart or while it is recycled also
     # its successor, and the time at which the next one is due.
     class WorkerSlot
-      # @return [Integer]
       attr_reader :index
       # @return [Child, nil] the one that serves
       attr_reader :child
@@ -20,7 +19,6 @@ module Chaton
       # @return [String, nil] why no further child is started
       attr_reader :given_up
 
-      # @param forker [Preloader, InProcessForker]
       def initialize(index, forker:, policy:, now_s:)
         @index = index
         @forker = forker

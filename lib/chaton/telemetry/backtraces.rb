@@ -19,7 +19,6 @@ module Chaton
         end
       end
 
-      # @return [Array<Hash{Symbol=>Object}>]
       def read
         Thread.list.first(THREADS_MAX).map do |thread|
           { thread: name(thread).to_s, tid: thread.native_thread_id, status: thread.status.to_s,

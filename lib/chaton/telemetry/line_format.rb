@@ -32,7 +32,6 @@ module Chaton
       # @return [Boolean] whether lines are JSON objects
       def json? = @json
 
-      # @param level [String, Symbol]
       # @param message [String] one sentence
       # @param fields [Hash{Symbol=>Object}]
       # @param backtrace [Array<String>, nil]

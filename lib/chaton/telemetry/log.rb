@@ -23,9 +23,6 @@ module Chaton
       attr_reader :level
 
       # The log of a server. Its form becomes that of all lines of this process.
-      #
-      # @param plan [Config::Plan]
-      # @return [Log]
       def self.of(plan, io: $stdout)
         LineFormat.process = plan.log_format
         new(format: plan.log_format, level: plan.log_level, io: io)

@@ -8,7 +8,6 @@ module Chaton
     # Standard output and error are written by Rust, which waits for no reader (`crates/core/src/log.rs`), except on a
     # system that has no server.
     class LogDevice
-      # @param io [IO]
       def initialize(io)
         @io = io
         @io.sync = true if @io.respond_to?(:sync=)
@@ -34,7 +33,6 @@ module Chaton
       # @return [IO] by which Rails knows whether it logs to the terminal already
       def dev = @io
 
-      # @return [Boolean]
       def terminal? = @io.respond_to?(:tty?) && @io.tty?
     end
   end

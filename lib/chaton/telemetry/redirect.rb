@@ -9,7 +9,6 @@ module Chaton
     # The descriptors 1 and 2 themselves are replaced, so that output of Rust and of child processes follows.
     class Redirect
       # @param setting [Array(String, String, Boolean), nil] a plan's stdout_redirect
-      # @return [Redirect]
       def self.of(setting)
         out, err, append = setting
         new(out, err, append: append || false)

@@ -11,8 +11,6 @@ module Chaton
       # How long a write may block.
       WRITE_S = 10.0
 
-      # @param path [String]
-      # @param log [Telemetry::Log]
       def initialize(path, log:)
         @path = path
         @log = log
@@ -21,7 +19,6 @@ module Chaton
       # Sends the reply and closes the socket. It is not an error if who asked has ended.
       #
       # @param header [Hash{Symbol=>Object}]
-      # @param body [String]
       # @return [Boolean] whether all was sent
       def deliver(header, body = "")
         socket = connect

@@ -19,8 +19,6 @@ module Chaton
       end
 
       # @param roles [Array<Symbol>] what it does
-      # @param listen [Array<String>]
-      # @return [String]
       def single(roles:, tag:, listen:)
         set("chaton #{VERSION} #{roles.join("+")}", tag, listen)
       end
@@ -28,7 +26,6 @@ module Chaton
       # @param index [Integer] number of the worker
       # @param roles [Array<Symbol>] what it does
       # @param generation [Integer] 0 is the code loaded at boot
-      # @return [String]
       def worker(index:, roles:, generation:, tag:)
         set("chaton worker #{index} #{roles.join("+")}#{of(generation)}", tag, [])
       end

@@ -6,8 +6,6 @@ module Chaton
     # (`ext/chaton/src/traces.rs`), by the threads that run the work.
     module Traces
       class << self
-        # @param plan [Config::Plan]
-        # @param native_pool [Native::Pool]
         def start(plan, native_pool)
           @started = plan.traces ? true : false
           return unless @started
@@ -18,9 +16,7 @@ module Chaton
 
         # Sends what is left.
         #
-        # @param plan [Config::Plan]
         # @param within_s [Float] at most, besides `stop_s`
-        # @param log [Log]
         def stop(plan, within_s, log:)
           return unless @started
 

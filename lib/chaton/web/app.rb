@@ -7,7 +7,6 @@ module Chaton
   module Web
     # Loads the Rack application that the plan names.
     module App
-      # @param plan [Config::Plan]
       # @return [#call] the application with its middleware
       # @raise [AppLoadError] naming the file, with what was raised as its cause
       def self.load(plan)

@@ -13,7 +13,6 @@ module Chaton
       class << self
         # Reads and checks the files of a bind.
         #
-        # @param tls [Config::BindTls]
         # @raise [ConfigError] naming the file; then what was read before stays
         def keep(tls)
           stamps = tls.stamps

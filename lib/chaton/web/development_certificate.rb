@@ -32,7 +32,6 @@ module Chaton
       # @return [Array(String, String)] the paths of the certificate and of its key
       def self.pair = %w[localhost.pem localhost.key].map { |name| File.join(directory, name) }
 
-      # @param log [Telemetry::Log]
       def initialize(log:, directory: self.class.directory)
         @log = log
         @directory = directory
@@ -68,7 +67,6 @@ module Chaton
                   "and run update-ca-certificates)", file: path("authority.pem"))
       end
 
-      # @return [Boolean]
       def lasting?(name)
         certificate, key = read(name)
         certificate.not_after > Time.now + (RENEW_DAYS * DAY_S) && certificate.check_private_key(key)

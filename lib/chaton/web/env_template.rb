@@ -17,8 +17,6 @@ module Chaton
       HEADER_VERSION = Gem::Version.new("3.1")
       private_constant :HEADER_VERSION
 
-      # @param plan [Config::Plan]
-      # @param bind [Config::Bind]
       # @param port [Integer] the port that clients connect to
       # @return [Hash{String => Object}] frozen
       def self.build(plan, bind, port)

@@ -16,8 +16,6 @@ module Chaton
       ERROR_HEADERS = { "Content-Type" => "text/plain; charset=utf-8" }.freeze
       private_constant :ERROR_BODY, :ERROR_HEADERS
 
-      # @param app [#call]
-      # @param log [Telemetry::Log]
       # @param error_handler [#call, nil] `(error, env, status)` → Rack response
       # @param early_hints [Boolean] whether env has `rack.early_hints`
       def initialize(app, log:, error_handler: nil, early_hints: false)
@@ -27,7 +25,6 @@ module Chaton
         @early_hints = early_hints
       end
 
-      # @param request [Native::Request]
       def call(request)
         env = request.env
         env["rack.early_hints"] = EarlyHints.new(request) if @early_hints

@@ -13,7 +13,6 @@ module Chaton
       # A name or an address, and a port.
       HOST = %r{\A(\[[\h:.]+\]|[^\s/?#@:\[\]\\]+)(:\d*)?\z}
 
-      # @param app [#call]
       # @param port [Integer] of HTTPS
       # @param except [Array<String>] paths that are answered over plain HTTP; a `*` at the end stands for any rest
       # @param hsts [String, nil] the value of Strict-Transport-Security

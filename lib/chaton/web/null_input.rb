@@ -18,37 +18,27 @@ module Chaton
       # @return [nil]
       def getbyte = nil
 
-      # @return [self]
       def each(*) = block_given? ? self : [].each
 
-      # @return [Integer]
       def rewind = 0
 
-      # @return [Integer]
       def size = 0
 
-      # @return [Integer]
       def pos = 0
 
-      # @return [Boolean]
       def eof? = true
 
       # @return [nil]
       def close = nil
 
-      # @return [Boolean]
       def closed? = false
 
-      # @return [self]
       def binmode = self
 
-      # @return [self]
       def set_encoding(*) = self
 
-      # @return [Encoding]
       def external_encoding = Encoding::BINARY
 
-      # @return [Boolean]
       def sync = true
 
       # @return [Boolean]

@@ -8,9 +8,7 @@ module Chaton
     # Which files the web engine serves without the application. Types are those of Rack, so that a file has the type
     # that Rack::Static and Rails give it.
     class PublicFiles
-      # @param plan [Config::Plan]
       # @param app [#call] the loaded application
-      # @param log [Telemetry::Log]
       def initialize(plan, app, log:)
         @plan = plan
         @app = app

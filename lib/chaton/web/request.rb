@@ -24,7 +24,6 @@ module Chaton
       end
 
       # @param fd [Integer] of a stream
-      # @return [TCPSocket, UNIXSocket]
       # @private
       def self.socket(fd)
         socket = TCPSocket.for_fd(fd)
@@ -42,7 +41,6 @@ module Chaton
       # A certificate is parsed once, not once a request: that takes OpenSSL longer than Ruby needs for a short request,
       # and other threads wait meanwhile.
       #
-      # @param der [String]
       # @return [Hash{String => Object}] for the env
       def self.client(der)
         @clients[der] || begin
@@ -76,7 +74,6 @@ module Chaton
       LINE = /\A[!#$%&'*+.^_`|~0-9A-Za-z-]+: [^\x00-\x08\x0a-\x1f\x7f]*\z/n
       private_constant :LINE
 
-      # @param request [Native::Request]
       def initialize(request)
         @request = request
       end

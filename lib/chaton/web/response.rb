@@ -13,12 +13,7 @@ module Chaton
       RETRY_MS = 2000..4000
       private_constant :RETRY_MS
 
-      # @param request [Native::Request]
       # @param env [Hash]
-      # @param status [#to_i]
-      # @param headers [#each]
-      # @param body [#each, #call, #to_path, #to_ary]
-      # @param log [Telemetry::Log]
       def initialize(request, env, status, headers, body, log)
         @request = request
         @env = env

@@ -11,7 +11,6 @@ module Chaton
     class Sendfile
       # The open file as a body; the kernel sends it.
       FileBody = Struct.new(:to_path, :file, :original) do
-        # @return [Integer]
         def fileno = file.fileno
 
         # @return [nil]
@@ -27,9 +26,7 @@ module Chaton
       HEADERS = %w[x-sendfile x-accel-redirect].freeze
       DROPPED = [*HEADERS, "content-length"].freeze
 
-      # @param app [#call]
       # @param roots [Array<String>] absolute paths
-      # @param log [Telemetry::Log]
       def initialize(app, roots, log:)
         @app = app
         @roots = roots.map { |root| File.realpath(root) }

@@ -31,7 +31,6 @@ module Chaton
 
       # As IO#readpartial: waits for the first bytes only.
       #
-      # @return [String]
       # @raise [EOFError] at the end
       def readpartial(length, buffer = nil)
         check_open
@@ -57,8 +56,6 @@ module Chaton
       end
 
       # Yields the parts as they arrive, which are no lines.
-      #
-      # @return [self]
       def each
         return enum_for(:each) unless block_given?
 
@@ -81,7 +78,6 @@ module Chaton
         discard
       end
 
-      # @return [Boolean]
       def closed? = @closed || false
 
       # @return [Boolean] waits for the next bytes
@@ -91,10 +87,8 @@ module Chaton
         take_nothing?
       end
 
-      # @return [self]
       def binmode = self
 
-      # @return [Encoding]
       def external_encoding = Encoding::BINARY
 
       private

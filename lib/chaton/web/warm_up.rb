@@ -14,10 +14,8 @@ module Chaton
       # Ends the blocks. It is no StandardError, because applications rescue those.
       class Over < Exception; end # rubocop:disable Lint/InheritException
 
-      # @param plan [Config::Plan]
       # @param app [#call] the Rack application
       # @param template [Hash] see {EnvTemplate}
-      # @param log [Telemetry::Log]
       def initialize(plan, app:, template:, log:)
         @blocks = plan.hooks.fetch(:warm_up, [])
         @timeout_s = (plan.boot_timeout_s / BOOT_PART).round(2)

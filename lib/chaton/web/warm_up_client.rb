@@ -12,7 +12,6 @@ module Chaton
 
       # @param app [#call] the Rack application
       # @param template [Hash] see {EnvTemplate}
-      # @param log [Telemetry::Log]
       # @yieldparam requests [Integer] before each request, the number of those before it
       def initialize(app, template, log:, &check)
         @app = app
@@ -35,10 +34,8 @@ module Chaton
 
       # Makes one request.
       #
-      # @param method [String]
       # @param path [String] with its query
       # @param headers [Hash{String => String}] such as "Host" or "Accept"
-      # @param body [String]
       # @return [Integer, nil] the status of the response; nil when the application raised
       def request(method, path, headers: {}, body: "")
         @check.call(@requests)

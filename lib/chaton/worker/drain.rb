@@ -10,7 +10,6 @@ module Chaton
       # @return [IO] readable once the workload has stopped
       attr_reader :io
 
-      # @param workload [Chaton::Workload]
       # @param deadline_s [Numeric] seconds that running work may take
       def initialize(workload, deadline_s)
         @io, done = IO.pipe

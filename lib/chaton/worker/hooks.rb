@@ -10,7 +10,6 @@ module Chaton
       class Failed < Chaton::Error; end
 
       # @param hooks [Hash{Symbol=>Array<Proc>}]
-      # @param log [Telemetry::Log]
       def initialize(hooks, log:)
         @hooks = hooks
         @log = log
@@ -18,7 +17,6 @@ module Chaton
 
       # Runs all hooks of a moment, in order; the first that raises ends it.
       #
-      # @param name [Symbol]
       # @param arguments [Array] passed to each block
       # @raise [Failed]
       def run(name, *arguments)

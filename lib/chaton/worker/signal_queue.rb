@@ -25,8 +25,6 @@ module Chaton
       end
 
       # Queues a signal as if it had been sent to this process. May be called from a trap and from any thread.
-      #
-      # @param name [String]
       def push(name)
         # The pid tells a parent's entries from those of its forked child, which runs with a copy of this queue until
         # it has its own.
@@ -53,7 +51,6 @@ module Chaton
       def tick(_now_s); end
 
       # @api private
-      # @param pid [Integer]
       # @return [Array<Array(Integer, String)>] pid and signal of the entries for this process
       def sent_to(pid)
         @queue.select { |target, _| target == pid }

@@ -12,9 +12,6 @@ module Chaton
     # Loads the code that a process with some roles runs: the Rack application for web, job classes for jobs,
     # consumers for streams.
     module Code
-      # @param plan [Config::Plan]
-      # @param roles [Array<Symbol>]
-      # @param log [Telemetry::Log]
       # @param forks [Boolean] whether workers are forked from this process, which writes no records itself
       # @return [#call, nil] the Rack application; nil without the role web
       # @raise [AppLoadError, ConfigError]
@@ -41,10 +38,6 @@ module Chaton
       end
 
       # The same for an application that is loaded already, as under `rackup`.
-      #
-      # @param plan [Config::Plan]
-      # @param roles [Array<Symbol>]
-      # @param log [Telemetry::Log]
       def self.follow(plan, roles, log:)
         load(plan, roles - [:web], log: log)
       end
@@ -66,7 +59,6 @@ module Chaton
         plan
       end
 
-      # @param plan [Config::Plan]
       # @return [Config::Plan] with what the application, which is loaded by now, has set in Ruby
       def self.settled(plan)
         plan = Jobs.settled(plan) if plan.jobs

@@ -37,7 +37,6 @@ module Chaton
                            "#{advice[/\A\w+ \{ \w+/]} … }"
       end
 
-      # @param root [String]
       # @return [Array<(String, String)>] name and path of each SQLite database that ActiveRecord knows
       def self.databases(root)
         return [] unless defined?(::ActiveRecord::Base)

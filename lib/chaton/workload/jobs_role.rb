@@ -16,8 +16,6 @@ module Chaton
       def handler = @handler ||= Jobs::Handler.new(log: @log, plan: @plan)
 
       # Takes jobs from {#begin} on.
-      #
-      # @param native_pool [Native::Pool]
       def start(native_pool)
         Jobs::Runtime.startup(@log)
         @engine = Native::Jobs.start(native_pool, @context.in_flight_table, Jobs::Runtime.crons(@plan),

@@ -7,7 +7,6 @@ module Chaton
       # Frames of Chaton, which say nothing about the application.
       OWN = %r{\A(?:#{Regexp.escape(File.expand_path("../..", __dir__))}/|.*/exe/chaton:|.*/bin/chaton:)}
 
-      # @param error [AppLoadError]
       # @param message [String] what failed because of it
       # @param fields [Hash{Symbol=>Object}]
       def self.log(log, error, message, **fields)
@@ -18,7 +17,6 @@ module Chaton
         log.exception(cause, "#{message}: the application did not load", **fields, **{ at: place(error) }.compact)
       end
 
-      # @param error [AppLoadError]
       # @return [String, nil] the innermost frame in the application's directory, "config/routes.rb:7"
       def self.place(error, root: Dir.pwd)
         gems = [*Gem.path, File.join(root, "vendor")].map { |path| "#{path}/" }

@@ -8,9 +8,6 @@ module Chaton
       # @return [Object] the engine, once started
       attr_reader :engine
 
-      # @param plan [Config::Plan]
-      # @param context [ProcessContext]
-      # @param log [Telemetry::Log]
       def initialize(plan, context:, log:)
         @plan = plan
         @context = context
@@ -28,7 +25,6 @@ module Chaton
         quiet_engine
       end
 
-      # @param timeout_s [Float]
       # @return [Boolean] whether all work has ended: every connection, job or batch
       def wait(timeout_s) = @engine.wait_idle(timeout_s)
 

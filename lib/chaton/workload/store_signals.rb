@@ -7,8 +7,6 @@ module Chaton
     # Signals that were left for this process in the store, as the buttons of Sidekiq's web interface do. Called on the
     # support thread.
     class StoreSignals
-      # @param workload [Workload]
-      # @param log [Telemetry::Log]
       def initialize(workload, log:)
         @workload = workload
         @log = log

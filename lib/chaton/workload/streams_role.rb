@@ -18,8 +18,6 @@ module Chaton
       end
 
       # Consumes from {#begin} on.
-      #
-      # @param native_pool [Native::Pool]
       def start(native_pool)
         streams = @plan.streams
         @engine = Native::Streams.start(native_pool, Streams.client.native, handler.of_eof, @context.batch_table,

@@ -32,8 +32,6 @@ module Chaton
       end
 
       # Accepts connections from its return on.
-      #
-      # @param native_pool [Native::Pool]
       def start(native_pool)
         envs = templates
         Web::WarmUp.new(@plan, app: @app, template: envs.first, log: @log).call

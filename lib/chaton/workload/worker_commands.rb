@@ -13,12 +13,8 @@ module Chaton
       # Partitions that a reply names at most, so that it stays small.
       PARTITIONS_MAX = 200
 
-      # @param memory [Memory::Collector]
-      # @param tracer_control [Memory::TracerControl]
       # @param running [#call] lists what runs now
       # @param groups [#call] the consumer groups with their partitions, or nil
-      # @param crons [Array<Config::CronLine>]
-      # @param log [Telemetry::Log]
       def initialize(memory:, tracer_control:, running:, groups:, crons:, log:)
         @memory = memory
         @running = running

@@ -30,7 +30,6 @@ module Chaton
           @group = nil
         end
 
-        # @return [Array<String>]
         def lines
           @source.each.with_index(1) { |line, number| take(line.strip, number) unless line.strip.match?(/\A(?:#|\z)/) }
           ["# from #{PATH}", "streams do", *@settings, *@topics.map { |topic| topic_line(topic) }, "end"]

@@ -32,7 +32,6 @@ module Chaton
                                "trusted_proxies \"10.0.0.0/8\""
         }.freeze
 
-        # @param env [ENV, Hash{String=>String}]
         # @return [Array<String>] the section `web` of a config/chaton.rb, which compresses unless they say otherwise
         def self.lines(env = ENV)
           compress = "compress #{switch(set(env, "GZIP_COMPRESSION_ENABLED") || "true")}"

@@ -44,8 +44,6 @@ module Chaton
         private
 
         # Without `reliable_push`: what a command reports as enqueued is stored.
-        #
-        # @return [Native::JobsClient]
         def client
           @client ||= begin
             require_store
@@ -113,7 +111,6 @@ module Chaton
           client.queues.find { |queue| "queue:#{queue[:name]}" == place }&.fetch(:size) || 0
         end
 
-        # @return [::Chaton::Jobs::JobRecord]
         def record(place, entry) = ::Chaton::Jobs::JobRecord.new(client, place, entry)
 
         # @return [::Chaton::Jobs::JobRecord] of the job with this number

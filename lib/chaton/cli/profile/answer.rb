@@ -31,10 +31,8 @@ module Chaton
           @body = body
         end
 
-        # @return [Integer]
         def worker = @header["worker"]
 
-        # @return [Integer]
         def pid = @header["pid"]
 
         def ok? = @header["ok"] == true

@@ -19,7 +19,6 @@ module Chaton
 
         # @param beside [String] the server's control socket, whose directory the server can see even if the service
         #   manager hides others (PrivateTmp of systemd)
-        # @yieldparam socket [AnswerSocket]
         # @return [Object] the block's result
         # @raise [ControlError] when no directory can be used
         def self.open(beside:)
@@ -50,7 +49,6 @@ module Chaton
         def self.socket_in(folder) = File.join(folder, "s")
         private_class_method :new, :folder
 
-        # @return [String]
         attr_reader :path
 
         def initialize(folder)

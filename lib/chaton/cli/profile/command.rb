@@ -10,8 +10,6 @@ module Chaton
       # The base of subcommands. Workers get a command through the server, and answer directly.
       class Command < ServerCommand
         # An option of subcommands.
-        #
-        # @param type [#cast]
         def self.define_option(name, type, says, **rest)
           Config::Option.new(name: name, group: :memory, type: type, says: says, default_text: "as configured",
                              flags: ["--#{name.to_s.tr("_", "-")}"], **rest)
@@ -55,7 +53,6 @@ module Chaton
           # @return [Array<Symbol>] of {OWN}
           def own_options = %i[worker]
 
-          # @return [String]
           def usage = name.split("::").last.downcase
         end
 

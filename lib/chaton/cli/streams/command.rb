@@ -53,13 +53,11 @@ module Chaton
 
         private
 
-        # @return [Native::StreamsClient]
         def client = @client ||= open_log(make: makes_log?)
 
         # @return [Boolean] whether the command makes a log on this machine where there is none; one that reads does not
         def makes_log? = false
 
-        # @return [Admin]
         def admin = @admin ||= Admin.new(client)
 
         def plan = @plan ||= load_streams
@@ -75,7 +73,6 @@ module Chaton
         end
 
         # @param broker [String, nil] nil: the configured one
-        # @return [Native::StreamsClient]
         def open_log(broker = nil, make: false)
           broker = broker ? Config::BrokerAddress.under(broker, plan.root) : plan.streams.log.fetch(:broker)
           file = Config::BrokerAddress.file(broker)

@@ -51,7 +51,6 @@ module Chaton
           @notes = CopyProgress.new(@source_admin, @topic, target: @target.address, as: @as)
         end
 
-        # @return [Array<PartitionCopy>]
         def prepare(partitions)
           there = target_partitions(partitions.size)
           begin_anew(partitions, there) unless @arguments.switch?("--resume")

@@ -57,7 +57,6 @@ module Chaton
         # Yields the records after the end as they arrive.
         #
         # @param wait_s [Float] length of one wait
-        # @yieldparam record [Native::Record]
         def follow(wait_s: 60.0)
           @later.each { |record| yield record }
           @later.clear

@@ -9,7 +9,6 @@ module Chaton
         ADDED = %w[source_topic source_partition source_offset source_consumer_group source_attempts error_class
                    error_message failed_at source_value_bytes].freeze
 
-        # @return [Native::Record]
         attr_reader :record
 
         def initialize(record)

@@ -11,7 +11,6 @@ module Chaton
       class DeadLetters
         GROUP = "chaton-dlq"
 
-        # @return [String]
         attr_reader :topic
 
         # @param topic [Hash{String=>Object}]
@@ -41,7 +40,6 @@ module Chaton
         #
         # @param at_most [#call] size of the next batch
         # @yieldparam number [Integer] the partition
-        # @yieldparam letters [Array<DeadLetter>]
         def each_some(at_most = -> { Cursor::BATCH })
           @cursors.each do |cursor|
             until (records = cursor.take(at_most.call)).empty?

@@ -22,7 +22,6 @@ module Chaton
 
         def makes_log? = true
 
-        # @return [Array<TopicChanges::Change>]
         def changes
           TopicChanges.new(plan.streams.topics, admin.topics, copies: !client.address.start_with?("log:")).changes
         end

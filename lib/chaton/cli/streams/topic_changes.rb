@@ -11,7 +11,6 @@ module Chaton
           def possible? = act != :impossible
         end
 
-        # @param declared [Array<#name, #partitions, #replication, #settings>]
         # @param found [Array<Hash{String=>Object}>] as {Admin#topics} gives them
         # @param copies [Boolean] whether the log keeps several copies of a partition
         def initialize(declared, found, copies:)
@@ -20,7 +19,6 @@ module Chaton
           @copies = copies
         end
 
-        # @return [Array<Change>]
         def changes
           @declared.flat_map do |topic|
             there = @found[topic.name]

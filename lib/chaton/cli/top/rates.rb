@@ -13,7 +13,6 @@ module Chaton
           @by_pid = {}
         end
 
-        # @param sample [Sample]
         def add(sample)
           before, @last = @last, sample
           return unless before && (elapsed_s = sample.at_s - before.at_s).positive?

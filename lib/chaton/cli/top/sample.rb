@@ -10,9 +10,7 @@ module Chaton
                          :soft, :counts, keyword_init: true)
 
         # @return [Hash{String=>Object}]
-        attr_reader :status
-        # @return [Array<Row>]
-        attr_reader :rows
+        attr_reader :status, :rows
         # @return [Float] when it was read
         attr_reader :at_s
 

@@ -26,8 +26,6 @@ module Chaton
         # @return [Sample::Row, nil] the worker whose units are to be shown
         attr_reader :opened
 
-        # @param rates [Rates]
-        # @param paint [Paint]
         def initialize(rates, paint:, glyphs: Glyphs.new)
           @rates = rates
           @paint = paint
@@ -35,7 +33,6 @@ module Chaton
           @order = @filter = @chosen = 0
         end
 
-        # @param key [Symbol, String]
         # @return [Symbol, nil] :quit
         def press(key)
           case key
@@ -51,11 +48,9 @@ module Chaton
           nil
         end
 
-        # @param sample [Sample]
         # @param units [Array<Hash>, String, nil] of the opened worker: what it runs, or why that is not known
         # @param trouble [String, nil] why there is no newer sample
         # @param rows [Integer] of the screen
-        # @param columns [Integer]
         # @return [Array<String>] at most so many lines, none of them longer
         def lines(sample, rows:, columns:, units: nil, trouble: nil)
           body = [*head(sample, columns), "", *(@opened ? units_lines(units) : table(sample))]

@@ -29,7 +29,6 @@ module Chaton
         end
       end
 
-      # @param sources [Sources]
       # @param reader [FileReader] the files that are being read
       def initialize(sources, reader)
         @sources = sources

@@ -18,7 +18,6 @@ module Chaton
 
       # A topic that is read by a consumer, or that is only declared.
       #
-      # @param name [String, Symbol]
       # @param consumer [Class, String, Symbol, nil] a {Consumer}
       # @param keywords [Hash{Symbol=>Object}] see docs/CONFIGURATION.md
       def topic(name = nil, consumer = nil, *rest, **keywords)

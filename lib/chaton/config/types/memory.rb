@@ -8,7 +8,6 @@ module Chaton
       # A number of bytes, or one of some words.
       class BytesOr < Base
         # @param range [Range] of bytes
-        # @param words [Array<Symbol>]
         # @param none [Boolean] whether there may be none
         def initialize(range, *words, none: false)
           @bytes = Bytes.new(range)
@@ -79,7 +78,6 @@ module Chaton
           super("settle, off or a number from #{GROWTH.begin} to #{GROWTH.end.to_i}")
         end
 
-        # @return [Symbol, Float]
         def cast(value)
           return :off if [nil, false].include?(value)
 

@@ -23,7 +23,6 @@ module Chaton
 
         def arguments = 1..2
 
-        # @return [Threads]
         def cast(first, *last)
           written = [first, *last]
           low, high = last.empty? ? ends(first) : written

@@ -54,7 +54,6 @@ module Chaton
 
         def initialize = super("a name of at most 249 letters, digits, dots, underscores and hyphens")
 
-        # @return [String]
         def cast(value)
           text = value.to_s
           fits = (value.is_a?(String) || value.is_a?(Symbol)) && text.match?(PATTERN) && !%w[. ..].include?(text)

@@ -9,14 +9,11 @@ module Chaton
     module Types
       # A word or a sentence.
       class Word < Base
-        # @param rule [String]
-        # @param pattern [Regexp]
         def initialize(rule = "a word", pattern: /\S/)
           @pattern = pattern
           super(rule)
         end
 
-        # @return [String]
         def cast(value)
           fits = (value.is_a?(String) || value.is_a?(Symbol)) && value.to_s.match?(@pattern)
           fits ? value.to_s.dup.freeze : mismatch(value)
@@ -58,7 +55,6 @@ module Chaton
 
         def list? = true
 
-        # @return [Array<String>]
         def cast(*values) = values.flatten.map { |value| super(value.respond_to?(:to_path) ? value.to_path : value) }
 
         def show(values) = Array(values).empty? ? "none" : values.join(", ")

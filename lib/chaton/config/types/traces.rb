@@ -15,7 +15,6 @@ module Chaton
                 "password, which belong into headers")
         end
 
-        # @return [String]
         def cast(value)
           # Needed here only, and slow to load for a short command.
           require "uri"
