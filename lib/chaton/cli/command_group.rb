@@ -5,7 +5,7 @@ require_relative "../config/nearest"
 module Chaton
   class CLI
     # A group of commands (`chaton jobs …`, `chaton profile …`). The module that extends it has ALL, its commands by
-    # name; each has its own file, unless `file` says otherwise.
+    # name; each has its own file, or one that FILES names for several.
     module CommandGroup
       # @param argv [Array<String>] what follows the group's name
       # @return [Array(Class, Array<String>)] the subcommand and its arguments; nil for help
@@ -29,7 +29,7 @@ module Chaton
 
       private
 
-      def file(name) = name
+      def file(name) = (self::FILES.find { |_, names| names.include?(name) } || [name]).first
 
       def title = name[/\w+\z/].downcase
     end

@@ -36,10 +36,9 @@ module Chaton
       }.freeze
 
       # Files that define several subcommands.
-      FILES = { "job_actions" => %w[cancel delete kill retry], "queue_actions" => %w[queues pause resume drain] }.freeze
-
-      # @return [String] the file that defines a subcommand
-      def self.file(name) = FILES.find { |_, names| names.include?(name) }&.first || name
+      FILES = { "job_actions" => %w[list show cancel delete kill retry],
+                "queue_actions" => %w[queues pause resume drain], "process_actions" => %w[processes signal],
+                "store_actions" => %w[stats migrate backup vacuum] }.freeze
 
       # Text after the list of commands.
       NOTE = <<~TEXT

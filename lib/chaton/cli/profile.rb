@@ -5,8 +5,8 @@ require_relative "commands"
 
 module Chaton
   class CLI
-    # chaton profile …: which code allocates, and which objects stay, in the workers of a running server. Each
-    # subcommand has a file in cli/profile/.
+    # chaton profile …: which code allocates, and which objects stay, in the workers of a running server. The
+    # subcommands are in cli/profile/.
     module Profile
       extend CommandGroup
 
@@ -17,6 +17,9 @@ module Chaton
         "status" => ["", "print which workers profile, for how long, and how much they have recorded"],
         "report" => ["", "print or write what was recorded: as text, a flame graph, or for a profile viewer"]
       }.freeze
+
+      # Files that define several subcommands.
+      FILES = { "command" => %w[start stop status] }.freeze
 
       # Text after the list of commands.
       NOTE = <<~TEXT

@@ -1,9 +1,9 @@
 # frozen_string_literal: true
 
+require_relative "../config/options"
 require_relative "../memory/launch"
 require_relative "../ruby_release"
 require_relative "command"
-require_relative "restart_arguments"
 
 module Chaton
   class CLI
@@ -39,6 +39,20 @@ module Chaton
           require_relative "../single"
           Single.new(plan, argv: argv, log: log)
         end
+      end
+    end
+
+    # The arguments that a restart repeats in the application's directory. If the command was typed in another
+    # directory, relative paths and the configuration file would not be found there, so the arguments are adapted.
+    module RestartArguments
+      # @param argv [Array<String>] as typed
+      # @param given [Hash{Symbol=>Object}] the same, by option
+      # @param typed_in [String] directory
+      def self.from(argv, given, plan:, typed_in:)
+        return argv if typed_in == plan.root
+
+        options = { **given.except(:rackup), config_file: plan.config_file || Config::Loader::NO_FILE }
+        ["serve", *options.flat_map { |name, value| Config::Options[name].arguments(value) }, *given[:rackup]]
       end
     end
   end

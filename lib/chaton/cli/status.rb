@@ -2,11 +2,10 @@
 
 require "io/console"
 require "json"
-require_relative "jobs_status"
+require_relative "stores_status"
 require_relative "paint"
 require_relative "server_command"
 require_relative "status_report"
-require_relative "streams_status"
 
 module Chaton
   class CLI
@@ -31,8 +30,7 @@ module Chaton
       end
 
       def status(path)
-        answer = JobsStatus.add(ask("status", path).except("ok"), @arguments.given)
-        StreamsStatus.add(answer, @arguments.given)
+        StoresStatus.add(ask("status", path).except("ok"), @arguments.given)
       end
     end
   end

@@ -5,8 +5,8 @@ require_relative "commands"
 
 module Chaton
   class CLI
-    # chaton streams …: shows and manages the log of records. Each subcommand has a file in cli/streams/. No server is
-    # needed: the commands connect to the log.
+    # chaton streams …: shows and manages the log of records. The subcommands are in cli/streams/. No server is needed:
+    # the commands connect to the log.
     module Streams
       extend CommandGroup
 
@@ -23,6 +23,9 @@ module Chaton
         "copy" => ["TOPIC", "copy a topic into another log, partition by partition: `--to kafka://HOST:PORT`"],
         "dlq" => ["list [TOPIC] | replay TOPIC", "print dead letters; send them back to their topics"]
       }.freeze
+
+      # Files that define several subcommands.
+      FILES = { "topic_actions" => %w[topics plan apply], "group_actions" => %w[groups lag seek] }.freeze
 
       # Text after the list of commands.
       NOTE = <<~TEXT

@@ -1,10 +1,9 @@
 # frozen_string_literal: true
 
-require_relative "jobs_status"
+require_relative "stores_status"
 require_relative "paint"
 require_relative "server_command"
 require_relative "status_report"
-require_relative "streams_status"
 
 module Chaton
   class CLI
@@ -30,7 +29,7 @@ module Chaton
 
       private
 
-      def status = StreamsStatus.add(JobsStatus.add(ask("status"), @arguments.given), @arguments.given)
+      def status = StoresStatus.add(ask("status"), @arguments.given)
 
       # @param sample [Sample] the first one: without a server there is no screen
       def watch(sample)

@@ -2,7 +2,6 @@
 
 require_relative "dsl/section"
 require_relative "dsl/streams"
-require_relative "dsl/web"
 require_relative "hook_names"
 require_relative "puma_lines"
 require_relative "service_line"

@@ -2,15 +2,11 @@
 
 require_relative "options/server"
 require_relative "options/processes"
-require_relative "options/output"
+require_relative "options/sections"
 require_relative "options/web"
 require_relative "options/jobs"
 require_relative "options/streams"
 require_relative "options/topics"
-require_relative "options/live"
-require_relative "options/memory"
-require_relative "options/admin"
-require_relative "options/traces"
 require_relative "options/fixed"
 
 module Chaton

@@ -1,13 +1,10 @@
 # frozen_string_literal: true
 
 require_relative "admin_document"
-require_relative "admin_settings"
+require_relative "settings"
 require_relative "believed_peers"
 require_relative "engine_document"
-require_relative "live_settings"
-require_relative "memory_settings"
 require_relative "options"
-require_relative "traces_settings"
 
 module Chaton
   module Config

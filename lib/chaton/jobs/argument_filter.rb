@@ -33,7 +33,6 @@ module Chaton
       rescue NameError, LoadError
         false
       end
-      private_class_method :hidden?
 
       def self.filtered(value)
         case value
@@ -42,12 +41,10 @@ module Chaton
         else value
         end
       end
-      private_class_method :filtered
 
       def self.masked(members)
         members.to_h { |name, value| [name, name.match?(NAMES) ? MASK : filtered(value)] }
       end
-      private_class_method :masked
 
       # @return [ActiveSupport::ParameterFilter, nil] with the filters that the application has now
       def self.rails
@@ -56,7 +53,7 @@ module Chaton
         require "active_support/parameter_filter"
         ActiveSupport::ParameterFilter.new(::Rails.application.config.filter_parameters)
       end
-      private_class_method :rails
+      private_class_method :hidden?, :filtered, :masked, :rails
     end
   end
 end

@@ -2,6 +2,8 @@
 
 require "json"
 require "securerandom"
+require_relative "../rails/after_commit"
+require_relative "../transaction"
 require_relative "arguments"
 require_relative "batch_pushes"
 require_relative "clock"
@@ -9,10 +11,6 @@ require_relative "declaration"
 require_relative "extra"
 require_relative "job_hash"
 require_relative "own_transaction"
-require_relative "process_end"
-require_relative "push"
-require_relative "../rails/after_commit"
-require_relative "../transaction"
 
 module Chaton
   module Jobs
@@ -327,6 +325,84 @@ module Chaton
         rest = item.except("class", "args", "at")
         rest["wrapped"] = wrapped.to_s if wrapped
         [Declaration.new(klass, options.merge(rest.slice("queue", *Options::CLIENT))), rest.except(*Options::CLIENT)]
+      end
+    end
+
+    # A job ready to be stored. Its document is written at once, so that it does not change with the caller's
+    # objects during a transaction. Only `enqueued_at` is added when it is stored.
+    class Push
+      attr_reader :jid
+      # @return [Array(String, String, Float), nil] see {Extra#apply}
+      attr_reader :lock
+
+      # @param item [Hash{String=>Object}] the document
+      # @param bid [String, nil] the batch to count it in
+      def initialize(item, at, lock, bid)
+        @jid = item["jid"]
+        @queue = item["queue"]
+        @at = at
+        @lock = lock
+        @bid = bid
+        @item = item
+        @body = JSON.generate(item.except("at", "enqueued_at"), max_nesting: false)
+      end
+
+      # @return [Integer] bytes of its document
+      def bytesize = @body.bytesize
+
+      def drop_lock
+        @lock = nil
+      end
+
+      # @return [Array] the arguments of the native client's `push`
+      def to_a(format)
+        # Middleware that has kept the Hash finds the time in it, as with Sidekiq.
+        @item["enqueued_at"] = Clock.stamp(format) unless @at || waiting?
+        payload = @at ? @body : "#{@body.chop},\"enqueued_at\":#{@item["enqueued_at"]}}"
+        [@queue, payload, @at, @lock, @bid]
+      end
+
+      private
+
+      # A job that waits behind a limit keeps its first time.
+      def waiting?
+        chaton = @item["chaton"]
+        @item["enqueued_at"] && chaton.is_a?(Hash) && chaton["since"]
+      end
+    end
+
+    # Runs blocks at the end of a process, also when that is `exit!`, which runs no `at_exit`.
+    module ProcessEnd
+      @blocks = []
+
+      class << self
+        # @yield at the end of this process, and of its forked children
+        def run(&block)
+          hook if @blocks.empty?
+          @blocks << block
+          at_exit(&block)
+        end
+
+        # @private
+        def call = @blocks.each(&:call)
+
+        private
+
+        # `Object` has Kernel's private `exit!`; an included module comes before Kernel.
+        def hook
+          [::Process, ::Kernel].each { |receiver| receiver.singleton_class.prepend(Exit) }
+          Object.include(Exit)
+          Object.class_eval { private :exit! }
+        end
+      end
+
+      # The three ways to write `exit!`.
+      module Exit
+        def exit!(...)
+          ProcessEnd.call
+        ensure
+          super
+        end
       end
     end
   end

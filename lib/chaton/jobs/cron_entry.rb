@@ -53,7 +53,6 @@ module Chaton
         options = Options.of(job)
         Declaration.new(job, queue ? options.merge("queue" => queue.to_s) : options)
       end
-      private_class_method :declaration
 
       # A class that cannot be loaded here keeps its name; its jobs fail where they run.
       def self.loaded(job)
@@ -61,7 +60,7 @@ module Chaton
       rescue NameError, LoadError
         job
       end
-      private_class_method :loaded
+      private_class_method :declaration, :loaded
     end
   end
 end

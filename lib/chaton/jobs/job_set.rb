@@ -6,6 +6,11 @@ module Chaton
   module Jobs
     # Jobs ordered by a time.
     class JobSet < JobList
+      # @param native [Native::JobsClient]
+      def initialize(native = Jobs.client.native)
+        super(self.class::PLACE, native)
+      end
+
       # @return [Integer]
       def size = @native.stats.fetch(self.class::COUNTED_AS)
 
@@ -46,35 +51,20 @@ module Chaton
 
     # Jobs that are not due yet.
     class ScheduledSet < JobSet
-      # Key of its size in the statistics.
-      COUNTED_AS = :scheduled
-
-      # @param native [Native::JobsClient]
-      def initialize(native = Jobs.client.native)
-        super("scheduled", native)
-      end
+      # Its location, and the key of its size in the statistics.
+      PLACE, COUNTED_AS = "scheduled", :scheduled
     end
 
     # Failed jobs that will be retried.
     class RetrySet < JobSet
-      # Key of its size in the statistics.
-      COUNTED_AS = :retries
-
-      # @param native [Native::JobsClient]
-      def initialize(native = Jobs.client.native)
-        super("retry", native)
-      end
+      # Its location, and the key of its size in the statistics.
+      PLACE, COUNTED_AS = "retry", :retries
     end
 
     # Jobs that failed for good.
     class DeadSet < JobSet
-      # Key of its size in the statistics.
-      COUNTED_AS = :dead
-
-      # @param native [Native::JobsClient]
-      def initialize(native = Jobs.client.native)
-        super("dead", native)
-      end
+      # Its location, and the key of its size in the statistics.
+      PLACE, COUNTED_AS = "dead", :dead
     end
   end
 end

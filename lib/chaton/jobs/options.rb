@@ -71,7 +71,6 @@ module Chaton
         KNOWN.map { |name| [DidYouMean::Levenshtein.distance(key, name), name] }
           .select { |distance, _| distance <= slips }.min&.last
       end
-      private_class_method :nearest
 
       # Workers check at their start whether such classes can run.
       def self.note_transaction(given, owner)
@@ -82,7 +81,6 @@ module Chaton
 
         Jobs.setup.with_transaction |= [owner] if value
       end
-      private_class_method :note_transaction
 
       def self.check_values(given, owner)
         wrong = lambda do |key, wanted|
@@ -98,13 +96,11 @@ module Chaton
           wrong.call(key, "a time in seconds above 0") if value && !(value.respond_to?(:to_f) && value.to_f.positive?)
         end
       end
-      private_class_method :check_values
 
       def self.retry?(value) = [nil, true, false].include?(value) || (value.is_a?(Integer) && !value.negative?)
-      private_class_method :retry?
 
       def self.until?(value) = [nil, "start", "success"].include?(value&.to_s)
-      private_class_method :until?
+      private_class_method :nearest, :note_transaction, :check_values, :retry?, :until?
     end
   end
 end

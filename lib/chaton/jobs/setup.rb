@@ -1,11 +1,17 @@
 # frozen_string_literal: true
 
+require "forwardable"
 require_relative "chain"
 
 module Chaton
   module Jobs
     # What an application has registered: client and server middleware, handlers, and blocks for events.
     class Setup
+      extend Forwardable
+
+      # The logger of jobs.
+      def_delegators "Chaton::Jobs", :logger, :logger=
+
       # Events of a worker, as in Sidekiq: heartbeat once, after the start; beat every 10 s.
       EVENTS = %i[startup heartbeat beat quiet shutdown exit].freeze
 
@@ -79,14 +85,6 @@ module Chaton
       # @return [Array<Proc>]
       # @private
       def blocks(event) = @events.fetch(event)
-
-      # @return [#info] the logger of jobs
-      def logger = Jobs.logger
-
-      # @param logger [#info]
-      def logger=(logger)
-        Jobs.logger = logger
-      end
     end
   end
 end

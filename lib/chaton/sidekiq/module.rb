@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "forwardable"
 require_relative "../batch"
 require_relative "../iterable_job"
 require_relative "../jobs/shutdown"
@@ -36,6 +37,11 @@ module Sidekiq
   @options = {}
 
   class << self
+    extend Forwardable
+
+    def_delegators "Chaton::Jobs.setup", :client_middleware, :server_middleware, :error_handlers, :death_handlers, :on
+    def_delegators "Chaton::Jobs", :logger, :logger=
+
     # @return [Hash{Symbol=>Object}] settings that the application wrote; Chaton reads queues and concurrency
     attr_reader :options
 
@@ -56,28 +62,6 @@ module Sidekiq
     # @yieldparam config [Sidekiq]
     def configure_client
       yield self unless server?
-    end
-
-    # @return [Chaton::Jobs::Chain]
-    def client_middleware(&block) = Chaton::Jobs.setup.client_middleware(&block)
-
-    # @return [Chaton::Jobs::Chain]
-    def server_middleware(&block) = Chaton::Jobs.setup.server_middleware(&block)
-
-    # @return [Array<#call>]
-    def error_handlers = Chaton::Jobs.setup.error_handlers
-
-    # @return [Array<#call>]
-    def death_handlers = Chaton::Jobs.setup.death_handlers
-
-    def on(event, &block) = Chaton::Jobs.setup.on(event, &block)
-
-    # @return [#info]
-    def logger = Chaton::Jobs.logger
-
-    # @param logger [#info]
-    def logger=(logger)
-      Chaton::Jobs.logger = logger
     end
 
     # @return [Hash{String=>Object}] options of a job class that sets none

@@ -1,9 +1,16 @@
 # frozen_string_literal: true
 
+require "forwardable"
+
 module Chaton
   module Streams
     # What an application has set for streams: the broker, and handlers of errors.
     class Setup
+      extend Forwardable
+
+      # See the methods of {Streams}.
+      def_delegators "Chaton::Streams", :error_handlers, :on_delivery_error, :logger, :logger=
+
       # Keyword of {#broker} => its option, where they differ.
       OPTIONS = { username: :streams_username, password: :streams_password, tls_ca_file: :streams_tls_ca_file }.freeze
 
@@ -25,20 +32,6 @@ module Chaton
         settings = settings.transform_keys { |name| OPTIONS.fetch(name, name) }
         @given = Chaton.check_settings(:streams, { broker: url, **settings })
         Streams.swap_client(nil) if Streams.setup.equal?(self)
-      end
-
-      # @return [Array<#call>] called with `(error, context)` when a consumer has failed
-      def error_handlers = Streams.error_handlers
-
-      # @see Streams.on_delivery_error
-      def on_delivery_error(&) = Streams.on_delivery_error(&)
-
-      # @return [#info] the logger of consumers
-      def logger = Streams.logger
-
-      # @param logger [#info]
-      def logger=(logger)
-        Streams.logger = logger
       end
     end
   end

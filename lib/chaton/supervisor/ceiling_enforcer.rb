@@ -3,7 +3,6 @@
 require_relative "ceiling_policy"
 require_relative "ceiling_report"
 require_relative "recycling"
-require_relative "recycling_backoff"
 
 module Chaton
   class Supervisor

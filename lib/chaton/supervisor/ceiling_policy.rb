@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../telemetry/size"
-require_relative "recycling_backoff"
+require_relative "recycling"
 
 module Chaton
   class Supervisor

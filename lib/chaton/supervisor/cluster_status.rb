@@ -1,7 +1,8 @@
 # frozen_string_literal: true
 
+require "json"
+require_relative "../native"
 require_relative "event_loop"
-require_relative "readiness"
 
 module Chaton
   class Supervisor
@@ -53,6 +54,23 @@ module Chaton
         gauges.merge(worker: child.index, roles: child.roles, pid: child.pid, state: child.state,
                      generation: child.forker.generation, age_s: (now_s - child.forked_at_s).round(3),
                      ready: reasons.empty?, unready: reasons, memory: @ceilings.of(child, now_s))
+      end
+    end
+
+    # Whether a server and its workers do their work, for `chaton status`: by the rules of `/ready` and of the page
+    # (`crates/admin/src/health.rs`), so that the three never differ.
+    class Readiness
+      def initialize(plan, scoreboard)
+        @settings = JSON.generate(plan.admin_document(store: nil))
+        @scoreboard = scoreboard
+      end
+
+      # @param report [Hash{Symbol=>Object}] as the admin endpoint gets it
+      # @return [Hash{Symbol=>Object}] :ready and :unready, the reasons why not; and :workers, the reasons of each
+      #   worker of the report
+      def of(report)
+        found = JSON.parse(Native::Admin.readiness(@settings, JSON.generate(report), @scoreboard))
+        { ready: found["status"] == "ready", unready: found["reasons"], workers: found["workers"] }
       end
     end
   end

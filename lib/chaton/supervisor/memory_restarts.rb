@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "recycling_backoff"
+require_relative "recycling"
 
 module Chaton
   class Supervisor

@@ -5,7 +5,7 @@ require_relative "../rails/active_record_pool"
 require_relative "../telemetry/backtraces"
 require_relative "../worker/drain"
 require_relative "event_loop"
-require_relative "readiness"
+require_relative "cluster_status"
 require_relative "signal_commands"
 require_relative "single_ceiling"
 

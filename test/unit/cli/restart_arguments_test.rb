@@ -2,7 +2,7 @@
 
 require "test_helper"
 require "chaton/cli"
-require "chaton/cli/restart_arguments"
+require "chaton/cli/serve"
 
 class RestartArgumentsTest < Minitest::Test
   Plan = Struct.new(:root, :config_file)

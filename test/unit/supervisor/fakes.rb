@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require "stringio"
-require "chaton/config/memory_settings"
+require "chaton/config/settings"
 require "chaton/supervisor/worker_set"
 require "chaton/telemetry/log"
 

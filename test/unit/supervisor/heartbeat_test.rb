@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require "test_helper"
-require "chaton/supervisor/heartbeat"
+require "chaton/supervisor/child"
 
 class HeartbeatTest < Minitest::Test
   def heartbeat(timeout_s = 8)

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require "chaton/config/memory_settings"
+require "chaton/config/settings"
 require "chaton/supervisor/memory_limits"
 require_relative "fakes"
 

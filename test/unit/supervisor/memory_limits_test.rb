@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require "test_helper"
-require "chaton/config/memory_settings"
+require "chaton/config/settings"
 require "chaton/supervisor/memory_limits"
 require_relative "memory_fakes"
 

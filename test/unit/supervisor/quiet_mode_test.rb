@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require "test_helper"
-require "chaton/supervisor/quiet_mode"
+require "chaton/supervisor/controller"
 require_relative "fakes"
 
 class QuietTest < Minitest::Test

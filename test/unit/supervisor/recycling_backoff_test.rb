@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require "test_helper"
-require "chaton/supervisor/recycling_backoff"
+require "chaton/supervisor/recycling"
 
 class RecyclingBackoffTest < Minitest::Test
   def setup = @rest = Chaton::Supervisor::RecyclingBackoff.new

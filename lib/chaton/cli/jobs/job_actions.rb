@@ -95,6 +95,85 @@ module Chaton
           count
         end
       end
+
+      # chaton jobs list [PLACE]
+      class List < Command
+        # Characters of arguments and error in one line.
+        TEXT_MAX = 60
+
+        def self.own_options = %i[queue limit offset]
+
+        def run
+          name, = positional(more: 1)
+          count, offset = value(:limit), value(:offset)
+          records = places(name).flat_map do |place|
+            client.list(place, offset, count).map { |entry| record(place, entry) }
+          end
+          answer(records.map { |one| data(one) }, text(records))
+        end
+
+        private
+
+        def places(name)
+          queue = value(:queue)
+          raise ConfigError, "name a place or --queue, not both" if queue && name
+          return [queue ? "queue:#{queue}" : place(name)] if queue || name
+
+          [*client.queues.map { |one| "queue:#{one[:name]}" }, *SETS]
+        end
+
+        def data(record)
+          { place: record.place, jid: record.jid, class: record.job_class, args: record.args, queue: record.queue,
+            at: record.at&.to_f, error: record["error_message"] }
+        end
+
+        def text(records)
+          return "no jobs wait there" if records.empty?
+
+          rows = records.map do |one|
+            [one.place, one.jid || "(no job document)", one.job_class, short(one.args.to_json[1..-2]), one.at,
+             short(one["error_message"])]
+          end
+          Table.text(%w[place jid class arguments at error], rows)
+        end
+
+        def short(text) = text.nil? || text.length <= TEXT_MAX ? text : "#{text[0, TEXT_MAX - 1]}…"
+      end
+
+      # chaton jobs show JID
+      class Show < Command
+        # Fields that are times.
+        TIMES = %w[created_at enqueued_at failed_at retried_at].freeze
+
+        def run
+          jid, = positional("JID")
+          record = found(jid)
+          answer({ place: record.place, at: record.at&.to_f, job: record.item }, text(record))
+        end
+
+        private
+
+        def text(record)
+          rows = { "place" => record.place, "at" => record.at }.compact
+          record.item.except("error_backtrace").each { |name, value| rows[name] = shown(name, value) }
+          width = rows.keys.map(&:length).max
+          lines = rows.map { |name, value| "#{name.ljust(width)}  #{Table.cell(value)}" }
+          [*lines, *backtrace(record)].join("\n")
+        end
+
+        def shown(name, value)
+          return value if value.is_a?(String)
+          return value.to_json unless TIMES.include?(name) && value.is_a?(Numeric)
+
+          # Sidekiq 8 writes milliseconds, as whole numbers.
+          Time.at(value.is_a?(Integer) ? value / 1000.0 : value)
+        end
+
+        def backtrace(record)
+          lines = record.error_backtrace
+          lines.nil? || lines.empty? ? [] : ["backtrace", *lines.map { |line| "  #{line}" }]
+        end
+      end
     end
   end
 end

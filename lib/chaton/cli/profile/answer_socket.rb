@@ -1,9 +1,9 @@
 # frozen_string_literal: true
 
+require "json"
 require "socket"
 require "tmpdir"
 require_relative "../../errors"
-require_relative "answer"
 
 module Chaton
   class CLI
@@ -132,6 +132,37 @@ module Chaton
         end
 
         def now_s = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      end
+
+      # One worker's answer: a line of JSON, and for a report the profile.
+      #
+      # - header: Hash{String=>Object}
+      # - body: String, JSON of a profile; empty unless it was asked for
+      Answer = Struct.new(:header, :body) do
+        # @param bytes [String] all that it sent
+        # @return [Answer, nil] nil when it is not complete
+        def self.parse(bytes)
+          line, newline, body = bytes.partition("\n")
+          return if newline.empty?
+
+          header = JSON.parse(line)
+          whole = header.is_a?(Hash) && body.bytesize == header.fetch("bytes", 0)
+          new(header, body.force_encoding(Encoding::UTF_8)) if whole
+        rescue JSON::ParserError
+          nil
+        end
+
+        def worker = header["worker"]
+
+        def pid = header["pid"]
+
+        def ok? = header["ok"] == true
+
+        # @return [String, nil] why it is not ok
+        def error = header["error"]
+
+        # @return [Hash{String=>Object}] of its tracer, see {Memory::TracerControl}
+        def status = header.except("ok", "bytes")
       end
     end
   end

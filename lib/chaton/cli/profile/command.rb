@@ -1,7 +1,10 @@
 # frozen_string_literal: true
 
+require "json"
 require_relative "../../control"
+require_relative "../../telemetry/size"
 require_relative "../server_command"
+require_relative "../table"
 require_relative "answer_socket"
 
 module Chaton
@@ -105,6 +108,76 @@ module Chaton
         def silence(number)
           "worker #{number} did not answer within #{ANSWER_S} s; it has ended, or its threads hold the GVL " \
             "(`chaton status` and the log tell)"
+        end
+      end
+
+      # chaton profile start
+      class Start < Command
+        def self.own_options = %i[worker every duty window_ms]
+
+        def run
+          settings = %i[every duty window_ms].to_h { |name| [name, value(name)] }.compact
+          result = ask_workers("start", **settings)
+          warn_of(result)
+          result.answers.each { |answer| @out.puts line(answer) }
+          0
+        end
+
+        private
+
+        def line(answer)
+          status = answer.status
+          began = status["already"] ? "was profiling already" : "profiles"
+          format("worker %<worker>s (pid %<pid>s) %<began>s: 1 of %<every>s objects, %<share>s %% of the time, in " \
+                 "windows of %<window_ms>s ms",
+                 began: began, worker: answer.worker, pid: answer.pid, every: status["every"],
+                 share: (status["duty"].to_f * 100).round(1), window_ms: status["window_ms"])
+        end
+      end
+
+      # chaton profile status
+      class Status < Command
+        # Column => field.
+        COLUMNS = {
+          "worker" => "worker", "pid" => "pid", "profiles" => "running", "seconds" => "seconds", "windows" => "windows",
+          "sampled" => "sampled", "alive" => "live_samples", "takes" => "profile_bytes"
+        }.freeze
+
+        def self.switches = ["--json"]
+
+        def run
+          result = ask_workers("status")
+          warn_of(result)
+          statuses = result.answers.map(&:status)
+          @out.puts @arguments.switch?("--json") ? JSON.pretty_generate(statuses) : text(statuses)
+          0
+        end
+
+        private
+
+        def text(statuses)
+          Table.text(COLUMNS.keys, statuses.map { |status| COLUMNS.values.map { |field| cell(field, status[field]) } })
+        end
+
+        def cell(field, value)
+          case field
+          when "pid" then value.to_s
+          when "profile_bytes" then value && Telemetry::Size.of(value)
+          else value
+          end
+        end
+      end
+
+      # chaton profile stop
+      class Stop < Command
+        def run
+          result = ask_workers("stop")
+          warn_of(result)
+          result.answers.each do |answer|
+            did = answer.status["already"] ? "did not profile" : "has stopped; `chaton profile report` has what it saw"
+            @out.puts "worker #{answer.worker} (pid #{answer.pid}) #{did}"
+          end
+          0
         end
       end
     end

@@ -2,9 +2,8 @@
 
 require_relative "../progress"
 require_relative "command"
-require_relative "copy_progress"
-require_relative "group_transfer"
 require_relative "partition_copy"
+require_relative "group_transfer"
 
 module Chaton
   class CLI

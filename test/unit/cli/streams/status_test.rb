@@ -43,7 +43,7 @@ class CLIStreamsStatusTest < CLIStreamsCase
   end
 
   def test_servers_without_streams_are_left_alone
-    status = { "workers" => [{ "roles" => %w[web jobs] }] }
+    status = { "workers" => [{ "roles" => %w[web] }] }
     assert_same status, added(status)
     configure("password 1") # refused
     assert_match(/password must be a word/, added(RUNNING)["streams"]["error"])
@@ -63,5 +63,5 @@ class CLIStreamsStatusTest < CLIStreamsCase
   private
 
   def text(status) = Chaton::CLI::StatusReport.new(status).to_s
-  def added(status) = with_logs { Chaton::CLI::StreamsStatus.add(status, {}) }
+  def added(status) = with_logs { Chaton::CLI::StoresStatus.add(status, {}) }
 end

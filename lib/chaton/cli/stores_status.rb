@@ -1,30 +1,55 @@
 # frozen_string_literal: true
 
+require "json"
 require_relative "../config"
 
 module Chaton
   class CLI
-    # Adds the progress of each consumer group to `chaton status`. It is read from the log, because the main process has
-    # no connection to it.
-    module StreamsStatus
+    # Adds figures of the job store and the progress of each consumer group to `chaton status`. They are read from the
+    # store and from the log, because the main process has no connection to them.
+    module StoresStatus
       # @param status [Hash{String=>Object}] a server's answer
       # @param given [Hash{Symbol=>Object}] of the command line
-      # @return [Hash{String=>Object}] the answer, with "streams" where the server consumes some
+      # @return [Hash{String=>Object}] the answer, with "jobs" and "streams" where the server runs some
       def self.add(status, given)
-        return status unless consumes?(status)
+        roles = [*status["workers"], status["workload"]].compact.flat_map { |one| Array(one["roles"]) }
+        given = { environment: status["environment"], **given }.compact
+        status = add_jobs(status, given) if roles.include?("jobs")
+        roles.include?("streams") ? add_streams(status, given) : status
+      end
 
-        streams = Config.load({ environment: status["environment"], **given }.compact).streams
-        streams ? { **status, "streams" => of(streams, Array(status["topics"])) } : status
+      def self.add_jobs(status, given)
+        # The server may run jobs only because of its command line.
+        jobs = Config.load(given).jobs || Config.load({ **given, jobs: true }).jobs
+        { **status, "jobs" => jobs(settings(jobs, status["store"])) }
+      rescue Config::Invalid => e
+        { **status, "jobs" => { "store" => status["store"], "error" => e.message } }
+      end
+
+      def self.add_streams(status, given)
+        streams = Config.load(given).streams
+        streams ? { **status, "streams" => streams(streams, Array(status["topics"])) } : status
       rescue Config::Invalid => e
         { **status, "streams" => { "error" => e.message } }
       end
 
-      def self.consumes?(status)
-        [*status["workers"], status["workload"]].compact.any? { |one| Array(one["roles"]).include?("streams") }
+      # The server may have been started with another address. It does not tell a password.
+      def self.settings(jobs, shown)
+        shown.nil? || shown.include?("***") ? jobs.store_settings : { **jobs.store_settings, url: shown }
+      end
+
+      def self.jobs(settings)
+        require_relative "../native"
+        client = Native::JobsClient.new(JSON.generate(settings))
+        { "store" => client.address, "stats" => client.stats.transform_keys(&:to_s),
+          "queues" => client.queues.map { |queue| queue.transform_keys(&:to_s) },
+          "outbox" => client.outbox&.transform_keys(&:to_s) }.compact
+      rescue Chaton::Error, ArgumentError => e
+        { "store" => Config::StoreAddress.shown(settings[:url]), "error" => e.message }
       end
 
       # @param own [Array<Hash{String=>Object}>] the topics that the server reads, as its scoreboard has them
-      def self.of(streams, own)
+      def self.streams(streams, own)
         require_relative "../native"
         require_relative "streams/admin"
         require_relative "streams/group_lag"
@@ -57,7 +82,7 @@ module Chaton
           { "topic" => row.topic, "partition" => row.partition, "from" => row.stopped.first, "to" => row.stopped.last }
         end
       end
-      private_class_method :consumes?, :of, :groups, :group, :stopped
+      private_class_method :add_jobs, :add_streams, :settings, :jobs, :streams, :groups, :group, :stopped
     end
   end
 end
