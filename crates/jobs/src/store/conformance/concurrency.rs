@@ -119,7 +119,7 @@ pub(crate) fn pushers_and_claimers_at_once(fresh: OpenFresh<'_>) {
 }
 
 pub(crate) fn concurrent_recoveries_requeue_each_job_once(fresh: OpenFresh<'_>) {
-    const JOBS: usize = 300;
+    const JOBS: usize = 250;
     let mut harness = StoreHarness::new(fresh);
     put_many(&mut harness, "q", JOBS);
     assert_eq!(harness.claim("dead", &["q"], JOBS, 1).jobs.len(), JOBS);

@@ -4,7 +4,7 @@ use super::harness::*;
 use crate::store::*;
 
 /// Jobs settled in one call.
-const CHUNK: usize = 500;
+const CHUNK: usize = 250;
 /// The default bounds of the dead set.
 pub(crate) const DEAD_MAX: usize = 10_000;
 pub(crate) const DEAD_AGE_S: f64 = 180.0 * 24.0 * 3600.0;

@@ -11,8 +11,9 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime};
+use tokio::time::error::Elapsed;
 use tokio_postgres::tls::MakeTlsConnect;
-use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::types::{FromSql, ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Row, Socket};
 
 use super::address::{PostgresAddress, Tls};
@@ -214,14 +215,8 @@ impl<'a> Call<'a> {
             );
             begun.and(rows).and_then(|rows| committed.map(|()| rows))
         };
-        match runtime.block_on(async { tokio::time::timeout(timeout, all).await }) {
-            Ok(Ok(rows)) => Ok(rows),
-            Ok(Err(error)) => Err(Failure::of(error, phase)),
-            Err(_) => {
-                self.conn.cancel();
-                Err(Failure::Late(phase))
-            }
-        }
+        let answer = runtime.block_on(async { tokio::time::timeout(timeout, all).await });
+        self.answered(answer, phase)
     }
 
     /// A statement without rows.
@@ -234,14 +229,18 @@ impl<'a> Call<'a> {
         Ok(self.rows(sql, args)?.into_iter().next())
     }
 
+    /// The first column of the first row.
+    pub fn value<T: for<'r> FromSql<'r>>(
+        &mut self,
+        sql: &str,
+        args: Args<'_>,
+    ) -> Result<Option<T>> {
+        Ok(self.one(sql, args)?.map(|row| row.get(0)))
+    }
+
     /// Whether there is a row.
     pub fn any(&mut self, sql: &str, args: Args<'_>) -> Result<bool> {
         Ok(!self.rows(sql, args)?.is_empty())
-    }
-
-    /// How many rows a statement changed: it ends with `RETURNING` then.
-    pub fn run(&mut self, sql: &str, args: Args<'_>) -> Result<usize> {
-        Ok(self.rows(sql, args)?.len())
     }
 
     /// Others may wait for this change of a queue, or of anything else (an empty name). It is told after the commit,
@@ -292,9 +291,17 @@ impl<'a> Call<'a> {
     ) -> Result<()> {
         let timeout = self.timeout;
         let op = op(&self.conn.client);
-        match self.conn.runtime.block_on(async { tokio::time::timeout(timeout, op).await }) {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(Failure::of(error, phase)),
+        let answer = self.conn.runtime.block_on(async { tokio::time::timeout(timeout, op).await });
+        self.answered(answer, phase)
+    }
+
+    fn answered<T>(
+        &self,
+        answer: std::result::Result<std::result::Result<T, tokio_postgres::Error>, Elapsed>,
+        phase: Phase,
+    ) -> Result<T> {
+        match answer {
+            Ok(answer) => answer.map_err(|error| Failure::of(error, phase)),
             Err(_) => {
                 self.conn.cancel();
                 Err(Failure::Late(phase))

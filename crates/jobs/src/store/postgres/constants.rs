@@ -7,12 +7,10 @@ pub(super) fn text(value: &str) -> String {
 
 /// A constant of type `bytea`.
 pub(super) fn hexadecimal(bytes: &[u8]) -> String {
-    const DIGITS: [char; 16] =
-        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
+    let digit = |four: u8| char::from(b"0123456789abcdef"[usize::from(four)]);
     let mut text = String::with_capacity(6 + 2 * bytes.len());
     text.push_str("E'\\\\x");
-    let digits = |byte: &u8| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
-    text.extend(bytes.iter().flat_map(digits));
+    text.extend(bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]));
     text.push('\'');
     text
 }

@@ -38,12 +38,6 @@ impl From<Error> for Failure {
     }
 }
 
-impl From<StoreError> for Failure {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
-}
-
 impl Failure {
     pub fn of(error: Error, phase: Phase) -> Self {
         Self::Server(Box::new(error), phase)

@@ -118,14 +118,14 @@ pub(super) fn cancel(call: &mut Call<'_>, jid: &str) -> Result<()> {
 }
 
 pub(super) fn cancelled(call: &mut Call<'_>, jids: &[&str]) -> Result<Vec<bool>> {
-    let row = call.one(
+    let found = call.value(
         &format!(
             "SELECT ARRAY(SELECT EXISTS(SELECT 1 FROM chaton.cancels c WHERE c.jid=u.jid AND c.until>{NOW})
              FROM unnest($1) WITH ORDINALITY u(jid, n) ORDER BY n)"
         ),
         args![jids],
     )?;
-    Ok(row.map_or_else(Vec::new, |row| row.get(0)))
+    Ok(found.unwrap_or_default())
 }
 
 pub(super) fn load(call: &mut Call<'_>, key: &str) -> Result<Vec<(String, Vec<u8>)>> {

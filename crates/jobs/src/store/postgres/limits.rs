@@ -68,11 +68,8 @@ pub(super) fn lock(call: &mut Call<'_>, lock: &NewLock<'_>) -> Result<Option<Str
         if taken {
             return Ok(None);
         }
-        let holder = call.one(
-            &format!("SELECT jid FROM chaton.locks WHERE key=$1 AND until>{NOW}"),
-            args![lock.key],
-        )?;
-        let holder: Option<String> = holder.map(|row| row.get(0));
+        let sql = format!("SELECT jid FROM chaton.locks WHERE key=$1 AND until>{NOW}");
+        let holder: Option<String> = call.value(&sql, args![lock.key])?;
         looks += 1;
         match holder {
             Some(holder) if holder != lock.jid => return Ok(Some(holder)),

@@ -112,11 +112,11 @@ impl LimitTables for Call<'_> {
     }
 
     fn ahead(&mut self, line: &str, place: f64, max: u32) -> Result<usize> {
-        let row = self.one(
+        let count: Option<i64> = self.value(
             "SELECT count(*) FROM (SELECT 1 FROM chaton.line_jobs WHERE name=$1 AND place<$2 LIMIT $3) jobs",
             args![line, place, i64::from(max)],
         )?;
-        Ok(row.map_or(0, |row| row.get::<_, i64>(0) as usize))
+        Ok(count.unwrap_or(0) as usize)
     }
 
     fn is_due(&mut self, line: &str, now_s: f64) -> Result<bool> {
@@ -161,12 +161,12 @@ impl LimitTables for Call<'_> {
 
     /// One that is being moved or removed just now is not taken.
     fn take(&mut self, one: &Waiting) -> Result<Option<((), bool)>> {
-        let row = self.one(
+        let is_paused = self.value(
             "SELECT EXISTS(SELECT 1 FROM chaton.queues WHERE name=$3 AND paused) FROM chaton.jobs
              WHERE id=$1 AND place=2 AND at=$2 FOR UPDATE SKIP LOCKED",
             args![one.entry, one.at, one.queue],
         )?;
-        Ok(row.map(|row| ((), row.get(0))))
+        Ok(is_paused.map(|is_paused| ((), is_paused)))
     }
 
     fn prepend(&mut self, one: &Waiting, (): ()) -> Result<()> {

@@ -1,11 +1,11 @@
 //! Owners of jobs in flight, and their leases, by the clock of the server.
 
 use std::collections::HashMap;
-use std::sync::LazyLock;
 use std::time::Duration;
 
 use chaton_core::clock::boot_ns;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use tokio_postgres::Row;
 
 use super::connection::{args, Call, NOW};
@@ -16,43 +16,28 @@ use crate::store::types::*;
 /// Age of a heartbeat (s).
 const AGE: &str = "greatest(extract(epoch FROM clock_timestamp()-beat_at), 0)::float8";
 
-/// A heartbeat, as one process may hand it to another one.
+/// A heartbeat, as one process may hand it to another one: what [`BEAT`] reads, and when it was made (ns since boot).
 #[derive(Deserialize, Serialize)]
 pub(super) struct Beat {
     pub identity: String,
-    place: String,
-    info: String,
-    busy: i64,
-    quiet: bool,
-    rss_kb: i64,
-    /// Running jobs: thread, queue, document, begin.
-    work: Vec<(String, String, String, i64)>,
-    processed: i64,
-    failed: i64,
-    now_s: f64,
-    /// When it was made (ns since boot).
     pub sent_ns: u64,
+    #[serde(flatten)]
+    rest: serde_json::Value,
 }
 
 impl Beat {
     pub fn new(report: &ProcessReport<'_>) -> Self {
         let work = report.work.iter().map(|job| {
-            let payload = String::from_utf8_lossy(&job.payload).into_owned();
-            (job.tid.clone(), job.queue.to_string(), payload, job.run_at)
+            let payload = String::from_utf8_lossy(&job.payload);
+            json!([job.tid, &*job.queue, payload, job.run_at])
         });
-        Self {
-            identity: report.identity.into(),
-            place: report.process_key.into(),
-            info: report.info.into(),
-            busy: report.busy as i64,
-            quiet: report.quiet,
-            rss_kb: report.rss_kb as i64,
-            work: work.collect(),
-            processed: report.processed as i64,
-            failed: report.failed as i64,
-            now_s: report.now_s,
-            sent_ns: boot_ns(),
-        }
+        let work: Vec<_> = work.collect();
+        let rest = json!({
+            "place": report.process_key, "info": report.info, "busy": report.busy, "quiet": report.quiet,
+            "rss_kb": report.rss_kb, "work": work, "processed": report.processed, "failed": report.failed,
+            "now_s": report.now_s,
+        });
+        Self { identity: report.identity.into(), sent_ns: boot_ns(), rest }
     }
 }
 
@@ -72,56 +57,18 @@ pub(super) struct BeatReply {
 impl BeatReply {
     /// For a process with this id.
     pub fn into_reply(self, id: u64, shared: bool) -> HeartbeatReply {
-        let reply = self;
-        HeartbeatReply {
-            is_new: reply.is_new,
-            now_s: reply.now_s,
-            processes: reply.processes as usize,
-            silent: 0,
-            signals: reply.signals,
-            shared,
-            follows: reply.by != id,
-        }
+        let Self { is_new, now_s, processes, signals, by, .. } = self;
+        let (processes, follows) = (processes as usize, by != id);
+        HeartbeatReply { is_new, now_s, processes, silent: 0, signals, shared, follows }
     }
 }
 
-/// One statement for all that heartbeats (`$1`, see [`json`]) write and ask. Owners in their order, so that no two
+/// One statement for all that heartbeats (`$1`, see [`beats`]; `$2`: [`LOOK_S`]) write and ask. Owners in their order, so that no two
 /// statements wait for each other.
-pub(super) static BEAT: LazyLock<String> = LazyLock::new(|| {
-    format!(
-        "WITH r AS MATERIALIZED (SELECT * FROM json_to_recordset($1::json) AS u(identity text, place text, info text,
-             busy bigint, quiet boolean, rss_kb bigint, work json, processed bigint, failed bigint, now_s float8)),
-         job AS MATERIALIZED (SELECT DISTINCT ON (identity, w->>0) identity AS owner, w->>0 AS tid, w->>1 AS queue,
-             convert_to(w->>2, 'UTF8') AS payload, (w->>3)::bigint AS run_at FROM r, json_array_elements(work)
-             WITH ORDINALITY AS u(w, n) ORDER BY identity, w->>0, n DESC),
-         before AS MATERIALIZED (SELECT identity, place FROM chaton.owners WHERE identity IN (SELECT identity FROM r)),
-         beat AS (INSERT INTO chaton.owners(identity, place, info, busy, quiet, rss_kb, reported_at)
-             SELECT identity, place, info, busy, quiet, rss_kb, now_s FROM r ORDER BY identity
-             ON CONFLICT (identity) DO UPDATE SET place=excluded.place,
-             info=excluded.info, busy=excluded.busy, quiet=excluded.quiet, rss_kb=excluded.rss_kb,
-             reported_at=excluded.reported_at, beat_at=clock_timestamp()),
-         runs AS (INSERT INTO chaton.work(owner, tid, queue, payload, run_at) SELECT * FROM job
-             ON CONFLICT (owner, tid) DO UPDATE
-             SET queue=excluded.queue, payload=excluded.payload, run_at=excluded.run_at),
-         ended AS (DELETE FROM chaton.work w WHERE owner IN (SELECT identity FROM r)
-             AND NOT EXISTS(SELECT 1 FROM job WHERE job.owner=w.owner AND job.tid=w.tid)),
-         counted AS (INSERT INTO chaton.counters AS c (name, value)
-             SELECT * FROM (SELECT 'failed', sum(failed)::bigint AS value FROM r
-                 UNION ALL SELECT 'processed', sum(processed)::bigint FROM r) n WHERE value>0
-             ON CONFLICT (name) DO UPDATE SET value=c.value+excluded.value),
-         left_for AS (DELETE FROM chaton.signals WHERE identity IN (SELECT identity FROM r) OR until<={NOW}
-             RETURNING id, identity, name, until)
-         SELECT r.identity, (SELECT place FROM before b WHERE b.identity=r.identity) IS NULL,
-         extract(epoch FROM clock_timestamp())::float8, (SELECT count(*) FROM chaton.owners)
-             + (SELECT count(*) FROM r) - (SELECT count(*) FROM before),
-         ARRAY(SELECT name FROM left_for l WHERE l.identity=r.identity AND until>{NOW} ORDER BY id),
-         EXISTS(SELECT 1 FROM chaton.lines WHERE look_at<=(SELECT max(now_s) FROM r)
-             OR look_at>(SELECT max(now_s) FROM r)+{LOOK_S}) FROM r"
-    )
-});
+pub(super) const BEAT: &str = include_str!("sql/heartbeat.sql");
 
 /// Heartbeats as the argument of [`BEAT`].
-pub(super) fn json<'a>(beats: impl Iterator<Item = &'a Beat>) -> String {
+pub(super) fn beats<'a>(beats: impl Iterator<Item = &'a Beat>) -> String {
     // There are no maps with other keys than strings.
     serde_json::to_string(&beats.collect::<Vec<_>>()).unwrap_or_default()
 }
@@ -140,8 +87,8 @@ pub(super) fn read_beat(row: &Row, by: u64) -> (&str, BeatReply) {
 }
 
 pub(super) fn heartbeat(call: &mut Call<'_>, beat: &Beat, by: u64) -> Result<Option<BeatReply>> {
-    let beats = json(std::iter::once(beat));
-    let row = call.one(&BEAT, args![beats])?;
+    let beats = beats(std::iter::once(beat));
+    let row = call.one(BEAT, args![beats, LOOK_S])?;
     Ok(row.map(|row| read_beat(&row, by).1))
 }
 

@@ -109,7 +109,7 @@ impl Relay {
         self.server.add_user();
         let made = self.server.run(Mode::Single, |call| call.rows("SELECT 1", &[]));
         self.server.remove_user();
-        made?;
+        made.map_err(Failure::Store)?;
         runtime.block_on(async {
             let mut stop = self.stop.clone();
             let mut session = tokio::select! {

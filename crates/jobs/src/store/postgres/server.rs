@@ -245,9 +245,8 @@ impl Server {
         let version = conn.call(Mode::Single, timeout, |call| {
             let known =
                 call.any("SELECT 1 WHERE to_regclass('chaton.version') IS NOT NULL", &[])?;
-            let version =
-                if known { call.one("SELECT max(number) FROM chaton.version", &[])? } else { None };
-            Ok(version.and_then(|row| row.get::<_, Option<i64>>(0)))
+            let sql = "SELECT max(number) FROM chaton.version";
+            Ok(if known { call.value::<Option<i64>>(sql, &[])?.flatten() } else { None })
         })?;
         if version >= Some(schema::VERSION) {
             return Ok(());
@@ -273,8 +272,7 @@ fn migrate(conn: &mut Connection, steps: &[&str]) -> errors::Result<i64> {
     let version = steps.len() as i64;
     conn.call(Mode::Transaction, MIGRATE_MAX, |call| {
         call.script(schema::BEGIN)?;
-        let found = call.one("SELECT max(number) FROM chaton.version", &[])?;
-        let found = found.map_or(0, |row| row.get::<_, i64>(0));
+        let found: i64 = call.value("SELECT max(number) FROM chaton.version", &[])?.unwrap_or(0);
         let rest = steps.iter().skip(usize::try_from(found).unwrap_or(0));
         let begin = format!("SAVEPOINT step; SET LOCAL lock_timeout={}", LOCK_MAX.as_millis());
         let script = rest.fold(begin, |script, step| script + ";" + step);
@@ -291,7 +289,7 @@ fn migrate(conn: &mut Connection, steps: &[&str]) -> errors::Result<i64> {
             tries += 1;
             call.script(&again)?;
         }
-        call.run("UPDATE chaton.version SET number=$1 WHERE number<$1", args![version])?;
+        call.exec("UPDATE chaton.version SET number=$1 WHERE number<$1", args![version])?;
         Ok(version)
     })
 }

@@ -21,7 +21,8 @@ use tokio::sync::{broadcast, mpsc, oneshot, Notify, Semaphore};
 use tokio_postgres::Client;
 
 use super::connection::args;
-use super::owners::{json, read_beat, Beat, BeatReply, BEAT};
+use super::owners::{beats, read_beat, Beat, BeatReply, BEAT};
+use crate::store::line::LOOK_S;
 use crate::store::options::StoreOptions;
 
 /// Longest wait for an answer of the one that leads: more than a slow statement takes, less than a lease.
@@ -281,8 +282,9 @@ async fn write_beats(
         }
         let late = ANSWER_MAX.as_nanos() as u64;
         all.retain(|(beat, _)| boot_ns().saturating_sub(beat.sent_ns) < late);
-        let beats = json(all.iter().map(|(beat, _)| beat));
-        let written = tokio::time::timeout(timeout, client.query_typed(&BEAT, args![beats])).await;
+        let beats = beats(all.iter().map(|(beat, _)| beat));
+        let written =
+            tokio::time::timeout(timeout, client.query_typed(BEAT, args![beats, LOOK_S])).await;
         let Ok(Ok(rows)) = written else { continue };
         for (identity, reply) in rows.iter().map(|row| read_beat(row, id)) {
             if let Some(at) = all.iter().position(|(beat, _)| beat.identity == identity) {

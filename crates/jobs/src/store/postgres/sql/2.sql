@@ -1,0 +1,1 @@
+ALTER TABLE chaton.jobs ADD COLUMN IF NOT EXISTS ended boolean NOT NULL DEFAULT false;
