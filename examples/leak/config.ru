@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Renders a page for each request, and keeps a list of visits that only grows, which `chaton trace` finds.
+# Renders a page for each request, and keeps a list of visits that only grows, which `chaton profile` finds.
 class Shop
   # Size of a visit's note.
   NOTE_BYTES = 1_000
