@@ -43,7 +43,8 @@ CREATE TABLE committed(name TEXT NOT NULL, partition INTEGER NOT NULL, next INTE
     metadata TEXT NOT NULL, PRIMARY KEY(name, partition)) WITHOUT ROWID;
 CREATE TABLE groups(name TEXT PRIMARY KEY, state TEXT NOT NULL) WITHOUT ROWID;
 ",
-    later_tables: "CREATE TABLE IF NOT EXISTS record_clock(boot TEXT PRIMARY KEY, ahead_ms INTEGER NOT NULL) WITHOUT ROWID;",
+    later_tables: "CREATE TABLE IF NOT EXISTS log_clock(boot TEXT PRIMARY KEY, ahead_ms INTEGER NOT NULL,
+        behind_ms INTEGER NOT NULL) WITHOUT ROWID;",
     // With 4 KiB a batch of 64 KiB takes half as long again to write and to read; with 16 KiB a single
     // record writes so much that checkpoints double the delay of records (decision 049).
     page_bytes: 8 << 10,

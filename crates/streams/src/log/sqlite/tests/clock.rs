@@ -71,20 +71,24 @@ fn a_step_of_the_clock_removes_nothing_new_and_keeps_nothing_old() {
 }
 
 #[test]
-fn a_clock_that_a_boot_has_set_back_removes_nothing_new_and_keeps_nothing_old() {
-    let place = TempLog::new();
-    let log = log_of_an_hour(&place);
-    write(&log, 0..5);
-    let boots = || place.change("UPDATE record_clock SET boot='another'");
-    for (step_ms, first) in [(-DAY_MS, 5), (0, 10)] {
-        boots();
-        log.dir.step_ms.store(step_ms, Ordering::Relaxed);
-        write(&log, first..first + 5);
-        assert_eq!(kept(&log), (0, first as i64 + 5));
+fn a_clock_that_is_wrong_at_boot_removes_nothing_new_and_keeps_nothing_old() {
+    // The clock as the machine boots and as it is set then, for each boot.
+    for boots in [[(0, 0), (-DAY_MS, -DAY_MS), (0, 0)], [(-DAY_MS, 0), (0, 0), (-DAY_MS, 0)]] {
+        let place = TempLog::new();
+        let log = log_of_an_hour(&place);
+        let boot = || place.change("UPDATE log_clock SET boot='another'");
+        for ((at_boot_ms, then_ms), first) in boots.into_iter().zip([0, 2, 4]) {
+            boot();
+            for (step_ms, value) in [(at_boot_ms, first), (then_ms, first + 1)] {
+                log.dir.step_ms.store(step_ms, Ordering::Relaxed);
+                write(&log, value..value + 1);
+                assert_eq!(kept(&log), (0, value as i64 + 1), "{boots:?}");
+            }
+        }
+        // The machine was off for a day.
+        boot();
+        log.dir.step_ms.store(DAY_MS, Ordering::Relaxed);
+        write(&log, 6..7);
+        assert_eq!(kept(&log), (6, 7), "{boots:?}");
     }
-    // The machine was off for a day.
-    boots();
-    log.dir.step_ms.store(DAY_MS, Ordering::Relaxed);
-    write(&log, 15..16);
-    assert_eq!(kept(&log), (15, 16));
 }
