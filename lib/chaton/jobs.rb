@@ -9,40 +9,16 @@ module Chaton
   # A process has one configuration, and so one store and one set of middleware. This module holds both, because
   # `SomeJob.perform_async` gets no argument that could.
   module Jobs
-    autoload :Arguments, "chaton/jobs/arguments"
-    autoload :BatchPushes, "chaton/jobs/batch_pushes"
-    autoload :Chain, "chaton/jobs/chain"
-    autoload :JobClass, "chaton/jobs/job_class"
-    autoload :ArgumentFilter, "chaton/jobs/argument_filter"
-    autoload :Client, "chaton/jobs/client"
-    autoload :Clock, "chaton/jobs/clock"
-    autoload :CronEntry, "chaton/jobs/cron_entry"
-    autoload :CronStatus, "chaton/jobs/cron_entry"
-    autoload :DeadSet, "chaton/jobs/job_set"
-    autoload :Declaration, "chaton/jobs/declaration"
-    autoload :ErrorReport, "chaton/jobs/error_report"
-    autoload :Failures, "chaton/jobs/failures"
-    autoload :GemPushes, "chaton/jobs/gem_pushes"
-    autoload :Handler, "chaton/jobs/handler"
-    autoload :Inline, "chaton/jobs/inline"
-    autoload :JobList, "chaton/jobs/job_list"
-    autoload :JobSet, "chaton/jobs/job_set"
-    autoload :Limits, "chaton/jobs/limits"
-    autoload :Options, "chaton/jobs/options"
-    autoload :OwnWork, "chaton/jobs/own_work"
-    autoload :PostgresTables, "chaton/jobs/postgres_tables"
-    autoload :ProcessSet, "chaton/jobs/process_set"
-    autoload :Queue, "chaton/jobs/queue"
-    autoload :JobRecord, "chaton/jobs/job_record"
-    autoload :RetrySet, "chaton/jobs/job_set"
-    autoload :Runtime, "chaton/jobs/runtime"
-    autoload :ScheduledSet, "chaton/jobs/job_set"
-    autoload :Setter, "chaton/jobs/setter"
-    autoload :Setup, "chaton/jobs/setup"
-    autoload :Shutdown, "chaton/jobs/shutdown"
-    autoload :SidekiqBoot, "chaton/jobs/sidekiq_boot"
-    autoload :SidekiqGem, "chaton/jobs/sidekiq_gem"
-    autoload :Stats, "chaton/jobs/stats"
+    # File => the constants that it defines.
+    {
+      arguments: :Arguments, batch_pushes: :BatchPushes, chain: :Chain, job_class: :JobClass,
+      argument_filter: :ArgumentFilter, client: :Client, clock: :Clock, cron_entry: %i[CronEntry CronStatus],
+      declaration: :Declaration, error_report: :ErrorReport, failures: :Failures, gem_pushes: :GemPushes,
+      handler: :Handler, inline: :Inline, job_list: :JobList, job_set: %i[JobSet DeadSet RetrySet ScheduledSet],
+      limits: :Limits, options: :Options, own_work: :OwnWork, postgres_tables: :PostgresTables,
+      process_set: :ProcessSet, queue: :Queue, job_record: :JobRecord, runtime: :Runtime, setter: :Setter,
+      setup: :Setup, shutdown: :Shutdown, sidekiq_boot: :SidekiqBoot, sidekiq_gem: :SidekiqGem, stats: :Stats
+    }.each { |file, names| [*names].each { |name| autoload name, "chaton/jobs/#{file}" } }
     autoload :Testing, "chaton/testing"
 
     extend ProcessClient

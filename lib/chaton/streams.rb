@@ -7,26 +7,13 @@ module Chaton
   #
   # This module holds the client of the process, because `Chaton.produce` is a module function.
   module Streams
-    autoload :Client, "chaton/streams/client"
-    autoload :ConsumerFactory, "chaton/streams/consumer_factory"
-    autoload :Deliveries, "chaton/streams/deliveries"
-    autoload :LossReporter, "chaton/streams/loss_reporter"
-    autoload :Deserializers, "chaton/streams/deserializers"
-    autoload :Failures, "chaton/streams/failures"
-    autoload :Finder, "chaton/streams/finder"
-    autoload :Handler, "chaton/streams/handler"
-    autoload :Instances, "chaton/streams/instances"
-    autoload :Batch, "chaton/streams/native_methods"
-    autoload :Receipt, "chaton/streams/native_methods"
-    autoload :Record, "chaton/streams/native_methods"
-    autoload :Producing, "chaton/streams/producing"
-    autoload :Runtime, "chaton/streams/runtime"
-    autoload :Setup, "chaton/streams/setup"
-    autoload :Selection, "chaton/streams/selection"
-    autoload :Shutdown, "chaton/streams/shutdown"
-    autoload :Spool, "chaton/streams/spool"
-    autoload :Token, "chaton/streams/token"
-    autoload :Transaction, "chaton/streams/transaction"
+    # File => the constants that it defines.
+    {
+      client: :Client, consumer_factory: :ConsumerFactory, deliveries: :Deliveries, loss_reporter: :LossReporter,
+      deserializers: :Deserializers, failures: :Failures, finder: :Finder, handler: %i[Handler Instances],
+      native_methods: %i[Batch Receipt Record], producing: :Producing, runtime: :Runtime, setup: :Setup,
+      selection: :Selection, shutdown: :Shutdown, spool: %i[Spool Token], transaction: :Transaction
+    }.each { |file, names| [*names].each { |name| autoload name, "chaton/streams/#{file}" } }
 
     extend ProcessClient
 

@@ -5,7 +5,6 @@ require_relative "../rails/active_record_pool"
 require_relative "../memory/launch"
 require_relative "../ruby_release"
 require_relative "command"
-require_relative "memory_report"
 require_relative "plan_report"
 
 module Chaton

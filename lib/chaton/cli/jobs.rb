@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "command_group"
 require_relative "commands"
 
 module Chaton
@@ -37,7 +36,7 @@ module Chaton
 
       # Files that define several subcommands.
       FILES = { "job_actions" => %w[list show cancel delete kill retry],
-                "queue_actions" => %w[queues pause resume drain], "process_actions" => %w[processes signal],
+                "queue_actions" => %w[queues cron pause resume drain], "process_actions" => %w[processes signal],
                 "store_actions" => %w[stats migrate backup vacuum] }.freeze
 
       # Text after the list of commands.

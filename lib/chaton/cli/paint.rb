@@ -24,5 +24,31 @@ module Chaton
         "\e[#{styles.map { |style| CODES.fetch(style) }.join(";")}m#{text}\e[0m"
       end
     end
+
+    # Bars and small curves of characters: of Unicode's block elements where the terminal's locale is UTF-8.
+    class Glyphs
+      LEVELS = { true => [" ", *"▁".."█"].freeze, false => " .:-=+*#@".chars.freeze }.freeze
+      BARS = { true => %w[█ ░].freeze, false => ["#", "-"].freeze }.freeze
+
+      def initialize(unicode: Encoding.default_external == Encoding::UTF_8)
+        @levels = LEVELS.fetch(unicode)
+        @full, @empty = BARS.fetch(unicode)
+      end
+
+      # @param share [Numeric] of the whole; what is above 1 fills the bar
+      def bar(share, width)
+        filled = (share.clamp(0, 1) * width).round
+        (@full * filled) + (@empty * (width - filled))
+      end
+
+      # @param width [Integer] the last so many are shown
+      # @return [String] a character for each, as high as its share of the highest
+      def curve(values, width)
+        shown = values.last(width)
+        highest = shown.max.to_f
+        line = shown.map { |value| @levels[highest.zero? ? 0 : (value / highest * (@levels.size - 1)).ceil] }.join
+        line.rjust(width)
+      end
+    end
   end
 end

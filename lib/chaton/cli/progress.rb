@@ -27,7 +27,6 @@ module Chaton
         progress&.wipe
       end
 
-      # @param clock [#call] seconds
       def initialize(io, title, total, clock: -> { Process.clock_gettime(Process::CLOCK_MONOTONIC) })
         @io = io
         @title = title

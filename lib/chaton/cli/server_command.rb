@@ -11,7 +11,6 @@ module Chaton
 
       private
 
-      # @return [Hash{String=>Object}] the server's answer
       # @raise [ControlError]
       def ask(command, path = control_socket) = Control::Client.new(path).call(command)
 

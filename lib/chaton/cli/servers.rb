@@ -9,7 +9,6 @@ module Chaton
     # Finds the servers that run in the application's directory, by their control sockets.
     module Servers
       class << self
-        # @param root [String] the application's directory
         # @return [Array<String>] the usual paths at which a server listens
         def listening(root = Config::Loader.working_directory)
           Config::ControlSocket.all(root).select { |path| listens?(path) }

@@ -52,7 +52,6 @@ module Chaton
       def self.streams(streams, own)
         require_relative "../native"
         require_relative "streams/admin"
-        require_relative "streams/group_lag"
         client = Native::StreamsClient.new(streams.log_document)
         { "broker" => client.address, "groups" => groups(Streams::Admin.new(client), streams, own) }
       rescue Chaton::Error, ArgumentError => e

@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "command_group"
 require_relative "commands"
 
 module Chaton

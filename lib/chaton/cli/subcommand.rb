@@ -60,8 +60,6 @@ module Chaton
       def json? = @arguments.switch?("--json")
 
       # Prints the data as JSON, or the text for people.
-      #
-      # @return [Integer] exit status
       def answer(data, text)
         @out.puts json? ? JSON.pretty_generate(data) : text
         0

@@ -17,7 +17,7 @@ module Chaton
           @out.puts StatusReport.new(status)
           return 0
         end
-        %w[poll rates sample screen units view].each { |name| require_relative "top/#{name}" }
+        %w[poll sample screen view].each { |name| require_relative "top/#{name}" }
         watch(Sample.new(status))
         0
       rescue Interrupt

@@ -16,7 +16,6 @@ module Chaton
         @listeners = listeners
       end
 
-      # @return [Hash{Symbol=>Object}] JSON-able
       def to_h
         { **Options.document(:admin, method(:setting)),
           listeners: @listeners, store: @store,

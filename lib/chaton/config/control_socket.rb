@@ -12,13 +12,11 @@ module Chaton
       RELEASES, SHARED = %w[releases shared].freeze
 
       # @param settings [Hash{Symbol=>Object}] :root and :roles of the server
-      # @return [String] path
       def self.default(settings)
         roles = settings.fetch(:roles)
         path(settings.fetch(:root), roles.include?(:web) ? [] : %i[jobs streams] & roles)
       end
 
-      # @param root [String] the application's directory
       # @return [Array<String>] the path of each server that may run there
       def self.all(root) = NAMES.keys.map { |roles| path(root, roles) }
 

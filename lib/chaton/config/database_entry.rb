@@ -17,8 +17,6 @@ module Chaton
       # Keys that go into the address as they are.
       PARAMETERS = %i[sslmode sslrootcert sslcert sslkey connect_timeout application_name target_session_attrs].freeze
 
-      # @param root [String] the application's directory
-      # @param env [Hash{String=>String}]
       def initialize(root, environment, env: ENV)
         @file = File.join(root, "config", "database.yml")
         @environment = environment

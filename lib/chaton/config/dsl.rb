@@ -114,8 +114,6 @@ module Chaton
       end
 
       # Puma's form of `bind "https://HOST:PORT", cert: …, key: …`.
-      #
-      # @param parameters [Hash{Symbol=>Object}]
       def ssl_bind(host = nil, port = nil, parameters = {})
         return problem("ssl_bind takes a host, a port, and cert: and key:") unless port
 

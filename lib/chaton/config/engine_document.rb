@@ -15,9 +15,7 @@ module Chaton
       # Time the worker has, beyond its graceful stop, before it leaves by force when the supervisor is gone.
       ORPHAN_GRACE_S = 5.0
 
-      # @param roles [Array<Symbol>] of the process
       # @param slot [Integer] the worker's place on the scoreboard
-      # @param index [Integer] of the worker
       # @param static_files [Hash, nil] see {Web::PublicFiles}
       def initialize(plan, roles:, slot:, index:, static_files: nil)
         @plan = plan
@@ -27,7 +25,6 @@ module Chaton
         @static_files = static_files
       end
 
-      # @return [Hash{Symbol=>Hash}] by section
       def to_h
         sections = [:pool, :memory, *(:traces if @plan.traces), *@roles]
         sections.to_h { |section| [section, send(section)] }

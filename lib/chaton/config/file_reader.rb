@@ -7,7 +7,6 @@ module Chaton
   module Config
     # Reads the files of a configuration, and knows which line is being run.
     class FileReader
-      # @param root [String] the application's directory
       def initialize(sources, root:)
         @sources = sources
         @root = root
@@ -16,7 +15,6 @@ module Chaton
         @over = false
       end
 
-      # @return [Boolean] whether all files have been read
       def over? = @over
 
       # Reads the first file, and those it loads.

@@ -13,7 +13,6 @@ module Chaton
               .map(&:written).-(%i[store cron beat_s]),
       :store_settings, :mode, :crons, :format, :store_given, :application, keyword_init: true
     ) do
-      # @return [String] the store's address
       def store = store_settings.fetch(:url)
 
       # @return [Float] time between two heartbeats, of which a lease has several, because some may be late; they also
@@ -50,7 +49,6 @@ module Chaton
       end
 
       # @param given [Hash{Symbol=>Object}] options of the store, checked
-      # @param root [String] the application's directory
       # @return [JobsSettings] with this store
       def with_store(given, root, environment)
         url = StoreAddress.of_jobs(given.fetch(:store), root, environment)
@@ -82,7 +80,6 @@ module Chaton
         store.nil? || StoreAddress.file(store) ? FILE_LEASE_S : REDIS_LEASE_S
       end
 
-      # @param root [String] the application's directory
       # @param sidekiq_file [String, nil] the file that was read
       # @param store_given [Boolean] whether a source names the store
       # @yieldparam name [Symbol] an option

@@ -88,7 +88,6 @@ module Chaton
       # @return [Symbol] the option its values go to
       def target = into || name
 
-      # @param values [Array] as written
       # @raise [Types::Mismatch]
       def cast(values)
         type.arguments.cover?(values.size) || raise(Types::Mismatch, "takes #{counted}, not #{values.size}")

@@ -69,7 +69,6 @@ module Chaton
           .to_h { |option| [option.written, values[option.name]] }
       end
 
-      # @param name [Symbol] as written
       # @param scope [Symbol] where; a value that is fixed in another one is only found if this one has none
       # @return [Option, nil] the fixed value that was an option of this name
       def self.fixed(name, scope)

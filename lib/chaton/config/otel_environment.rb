@@ -37,8 +37,6 @@ module Chaton
       end
 
       # The general variable is the address of the collector, the other one that of its traces.
-      #
-      # @return [Array(String, String), nil]
       def endpoint(env)
         given(env, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") ||
           given(env, "OTEL_EXPORTER_OTLP_ENDPOINT")&.then { |name, url| [name, "#{url.chomp("/")}/v1/traces"] }

@@ -21,10 +21,7 @@ module Chaton
       ]
       attr_reader(*OPTIONS)
 
-      # @return [String] absolute path
-      attr_reader :root, :rackup, :environment, :tag
-      # @return [String, nil] absolute path
-      attr_reader :config_file, :pidfile, :control_socket, :restart_file, :binds
+      attr_reader :root, :rackup, :environment, :tag, :config_file, :pidfile, :control_socket, :restart_file, :binds
       # @return [Integer] 0: one process serves without a supervisor
       attr_reader :workers
       # @return [Array<Array<Symbol>>] the roles of each worker: :web, :jobs, :streams
@@ -77,7 +74,6 @@ module Chaton
       # @return [Boolean] whether any process has it
       def role?(role) = (workers.zero? ? roles : roles_by_worker.flatten).include?(role)
 
-      # @param index [Integer] of a worker
       # @return [Boolean] whether it must have exited before its replacement starts: both would be the same member of
       #   their groups, and Kafka would fence the older one while it still works
       def retires_first?(index) = roles_of(index).include?(:streams) && streams.permanent_names?
@@ -91,11 +87,8 @@ module Chaton
         with(**(own.threads || {}).to_h, shutdown_timeout_s: own.shutdown_timeout_s || shutdown_timeout_s)
       end
 
-      # @param roles [Array<Symbol>] of the process
       # @param slot [Integer] its place on the scoreboard
-      # @param index [Integer] of the worker
       # @param static_files [Hash, nil] see {Web::PublicFiles}
-      # @return [String] JSON, as the native extension takes it
       def engine_document(roles:, slot:, index: 0, static_files: nil)
         EngineDocument.new(self, roles: roles, slot: slot, index: index, static_files: static_files).to_json
       end
@@ -116,10 +109,8 @@ module Chaton
 
       def development? = environment == "development"
 
-      # @param changes [Hash{Symbol=>Object}]
       def with(**changes) = Plan.new(**@fields, **changes)
 
-      # @return [Hash{Symbol=>Object}] JSON-able
       def to_h
         @fields.merge(binds: binds.map(&:to_s), web: web.to_h, jobs: jobs&.to_h, streams: streams&.to_h,
                       live: live.to_h, services: services.map(&:to_h),

@@ -18,7 +18,6 @@ module Chaton
       # @return [String] or another source
       def file = origin.file
 
-      # @return [Integer, nil]
       def line = origin.line
 
       # @return [String] the whole sentence

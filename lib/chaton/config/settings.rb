@@ -17,7 +17,6 @@ module Chaton
         bind.dup.tap { |one| one.umask = 0o177 }.freeze
       end
 
-      # @return [Hash{Symbol=>Object}] JSON-able
       def to_h = super.merge(admin_bind: admin_bind.map(&:to_s), admin_token: admin_token && "given")
     end
 
@@ -35,12 +34,9 @@ module Chaton
 
     # Settings of the traces. Each field is an option of `traces { }`, see docs/CONFIGURATION.md.
     TracesSettings = Struct.new(*Options.names(:traces), keyword_init: true) do
-      # @return [Hash{Symbol=>Object}] JSON-able
       def to_h = super.merge(traces_headers: traces_headers&.transform_values { "given" })
 
       # The section of the engine document.
-      #
-      # @return [Hash{Symbol=>Object}]
       def engine(plan, worker)
         { **Options.document(:traces, self),
           headers: traces_headers.to_a, resource: resource(plan, worker).to_a, version: VERSION }
@@ -64,7 +60,6 @@ module Chaton
     # messages, or of those that wait for a Redis; `redis` tells how to reach that, as the native extension takes it;
     # `drain_s` is the time over which a worker that stops closes its streams.
     LiveSettings = Struct.new(*Options.names(:live), :file, :redis, :drain_s, keyword_init: true) do
-      # @param root [String] the application's directory
       # @param jobs [JobsSettings] which may name a Redis
       # @return [self] with its store
       def at(root, environment, jobs)
@@ -79,7 +74,6 @@ module Chaton
       # @return [Hash{Symbol=>Object}] without secrets
       def to_h = super.except(:redis).merge(live_store: StoreAddress.shown(live_store))
 
-      # @return [String] JSON, as the native extension takes it
       def document
         JSON.generate({ path: file, redis: redis, **Options.document(:live, self), drain_s: drain_s })
       end

@@ -27,7 +27,6 @@ module Chaton
       PROVIDER, URL = %w[REDIS_PROVIDER REDIS_URL].freeze
 
       # @param sources [Sources] gets the values
-      # @param root [String] the application's directory
       def initialize(sources, root:, environment:, env:)
         @sources = sources
         @root = root

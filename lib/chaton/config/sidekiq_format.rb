@@ -12,7 +12,6 @@ module Chaton
       # Its line in a Gemfile.lock.
       LOCKED = /^    sidekiq \((\d+)[.)]/
 
-      # @param root [String] the application's directory
       def self.of(root)
         version = loaded || locked(root)
         version ? version.clamp(VERSIONS.begin, VERSIONS.end) : DEFAULT

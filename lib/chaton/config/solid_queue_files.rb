@@ -59,7 +59,6 @@ module Chaton
       private_class_method :in_words, :step, :daily
 
       # @param sources [Sources] gets the values
-      # @param root [String] the application's directory
       def initialize(sources, root:, environment:)
         @sources = sources
         @root = root

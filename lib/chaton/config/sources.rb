@@ -15,9 +15,7 @@ module Chaton
       # @return [Array<String>] notes for the user that are not problems
       attr_reader :notes
       # @return [Array<String>] what the user should change, though the server starts
-      attr_reader :warnings
-      # @return [Hash{Symbol=>Array<Proc>}]
-      attr_reader :hooks, :topics, :services
+      attr_reader :warnings, :hooks, :topics, :services
 
       # @param problems [Array<Problem>] found before
       # @param only [Array<Symbol>, nil] the scopes whose problems count; those of others become warnings
@@ -46,7 +44,6 @@ module Chaton
       # Sets an option; a value that breaks its rule becomes a problem.
       #
       # @param source [Symbol] one of {PRECEDENCE}
-      # @param values [Array] as written
       # @param label [String] how the user wrote the option
       def assign(source, option, values, origin, label: option.name.to_s)
         value = option.cast(values)

@@ -12,7 +12,6 @@ module Chaton
       # Characters that Kafka does not allow in a member's permanent name.
       NO_NAME = /[^a-zA-Z0-9._-]/
 
-      # @param root [String] the application's directory
       # @yieldparam name [Symbol] an option
       # @yieldreturn [Object] its value
       def initialize(root, tag:, lines:, &value)

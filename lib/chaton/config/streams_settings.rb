@@ -11,7 +11,6 @@ module Chaton
     # deserializer, its settings for the engine, whether its batches wait for what they have produced, and the keywords
     # of its line.
     StreamsRoute = Struct.new(:topic, :consumer, :group, :deserializer, :engine, :wait_for_deliveries, :given) do
-      # @return [Hash{Symbol=>Object}] JSON-able
       def to_h
         super.except(:given)
           .merge(consumer: consumer.to_s, deserializer: Options[:topic_deserializer].type.show(deserializer))
@@ -33,7 +32,6 @@ module Chaton
       :log, :groups, :routes, :topics, :load, :threads, :shutdown_timeout_s, :produce_timeout_s, :flush_timeout_s,
       :static_membership, :engine, :member, :options, keyword_init: true
     ) do
-      # @return [String] the log's address, for people
       def broker = StoreAddress.shown(log.fetch(:broker))
 
       # @return [Boolean] whether each worker has a name in Kafka's groups that its replacement gets too
@@ -46,7 +44,6 @@ module Chaton
       def delivery_timeout_s = log.fetch(:delivery_timeout_s)
 
       # @param given [Hash{Symbol=>Object}] options of the log, checked
-      # @param root [String] the application's directory
       # @return [StreamsSettings] with this log
       def with_log(given, root)
         changes = given.transform_keys { |name| name == :kafka ? :properties : Options[name].written }
@@ -58,7 +55,6 @@ module Chaton
       end
 
       # @param changes [Hash{Symbol=>Object}] of the log's settings
-      # @return [String] JSON, as the native client takes it
       def log_document(**changes) = JSON.generate({ **log, **changes })
 
       # @return [Array<String>] the same with the properties of each group, for checking them before anything is opened

@@ -7,7 +7,6 @@ module Chaton
       # Records loaded at once.
       BATCH_SIZE = 100
 
-      # @param cursor [Integer, nil]
       # @return [Enumerator] of items
       def array_enumerator(array, cursor:)
         raise ArgumentError, "array_enumerator takes an Array, not #{array.class}" unless array.is_a?(Array)

@@ -21,8 +21,6 @@ module Chaton
       SHORT_LETTERS_MAX = 5
 
       # Options of a job whose class is only a name: the application's default options of Sidekiq, if there are any.
-      #
-      # @return [Hash{String=>Object}]
       def self.defaults
         return DEFAULTS if !defined?(::Sidekiq) || ::Object.autoload?(:Sidekiq)
 
@@ -41,17 +39,13 @@ module Chaton
       end
 
       # ActiveJob names queues and priorities in its own way. Stores read priorities under the key "chaton".
-      #
-      # @return [Hash{String=>Object}]
       def self.of_active_job(job)
         { "queue" => job.queue_name.to_s, "chaton" => ({ "priority" => job.priority } if job.priority) }.compact
       end
 
       # Checks the options that a class sets.
       #
-      # @param given [Hash{Symbol, String=>Object}]
       # @param owner [String] for the message
-      # @return [Hash{String=>Object}]
       # @raise [ArgumentError] for a wrong value, or a misspelt option
       def self.checked(given, owner)
         given = given.transform_keys(&:to_s)

@@ -67,7 +67,6 @@ module Chaton
       # Stores plain jobs.
       #
       # @param lists [Array<Array>] their arguments
-      # @param at [Float, Array<Float>, nil]
       # @return [Array<String>] their jids
       def push_args(connection, declared, lists, at)
         statement, jids = @native.own_push_args(declared.queue, declared.head, lists, at)
@@ -79,7 +78,6 @@ module Chaton
       # Stores records for the log.
       #
       # @param given [Object, nil] a connection as of {#check}
-      # @return [nil]
       # @raise [ConfigError] the store is not PostgreSQL
       # @raise [Error] no transaction is open
       def outbox(rows, given)

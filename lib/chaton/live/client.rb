@@ -13,8 +13,6 @@ module Chaton
         @native = Native::Live.new(@document)
       end
 
-      # @param event [String, nil]
-      # @param key [String, nil]
       # @param begins_at [Integer, nil] what {#begin} returned, for a piece of a text
       # @return [Boolean] whether the message was added
       def append(name, data, event, key, begins_at = nil)
@@ -52,7 +50,6 @@ module Chaton
         retry
       end
 
-      # @param at [Array(Integer, Integer), nil]
       # @return [String] the signed position of a page
       def page_id(names, at)
         native.page_id(names, at)

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 require "etc"
+require "rbconfig"
 require_relative "library"
-require_relative "preload_check"
 
 module Chaton
   module Memory
@@ -25,7 +25,6 @@ module Chaton
       # The chosen allocator. `env` holds the variables to set, without LD_PRELOAD, to which `path` is prepended;
       # `missed` is true if the configuration asks for another one.
       Choice = Struct.new(:name, :version, :path, :env, :shape, :why, :missed, keyword_init: true) do
-        # @return [String] one sentence
         def to_s
           "allocator: #{[name, version].compact.join(" ")}#{" (#{path})" if path}, #{shape}; chosen because #{why}"
         end
@@ -138,6 +137,35 @@ module Chaton
       def arenas_chosen? = @env["MALLOC_ARENA_MAX"] || @env["GLIBC_TUNABLES"].to_s.include?("malloc.arena_max")
 
       def arenas_shape = arenas_chosen? ? "with your number of arenas" : "#{ARENAS} arenas"
+    end
+
+    # Checks that a library can be preloaded by starting a Ruby with it. The library's header is not enough: it may need
+    # a newer C library, and then the dynamic linker ends the process.
+    module PreloadCheck
+      # The user's settings are left out.
+      WITHOUT = { "RUBYOPT" => nil, "RUBYLIB" => nil }.freeze
+      # The linker's messages, when it ignores the library, contain this.
+      IGNORED = "ld.so"
+      # Bound of the output that is read.
+      OUTPUT_BYTES_MAX = 65_536
+
+      # @param variables [Hash{String=>String}] variables of the process
+      # @return [String, nil] an error text, nil if it works
+      def self.failure(variables, ruby: RbConfig.ruby)
+        output, input = IO.pipe
+        streams = { in: File::NULL, out: File::NULL, err: input }
+        pid = Process.spawn({ **WITHOUT, **variables }, ruby, "--version", close_others: true, **streams)
+        input.close
+        text = output.read(OUTPUT_BYTES_MAX).to_s.scrub
+        status = Process.wait2(pid).last
+        return if status.success? && !text.include?(IGNORED)
+
+        text.lines.first&.chomp || "a Ruby with it ended with #{status.termsig ? "signal #{status.termsig}" : status}"
+      rescue SystemCallError => e
+        "it could not be tried: #{e.message}"
+      ensure
+        [output, input].compact.each(&:close)
+      end
     end
   end
 end

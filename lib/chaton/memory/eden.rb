@@ -40,8 +40,6 @@ module Chaton
       end
 
       # Keeps the eden that was found. Never raises.
-      #
-      # @param found [Integer] bytes
       def keep(found)
         return if !auto? || @plan.development? || ((kept || @bytes) - found).abs <= found * WORTH_KEEPING
 

@@ -12,7 +12,6 @@ module Chaton
       VARIABLE = "CHATON_LAUNCHED"
 
       # @param environment [Hash{String=>String}] as the user set it
-      # @param changes [Hash{String=>String}]
       # @param notes [Object] JSON-able, returned by {restore} in the process after exec
       # @return [Hash{String=>String}] the environment for exec
       def self.changed(environment, changes, notes, pid: Process.pid)

@@ -48,7 +48,6 @@ module Chaton
       # @param reading [Hash{Symbol=>Object}, nil] see {HeapReading}; nil at the first start
       def self.shape(version, intent, reading) = new(version, intent, reading).shape
 
-      # @param reading [Hash{Symbol=>Object}, nil]
       def initialize(version, intent, reading)
         @version = version.split(".").first(2).map(&:to_i)
         @intent = intent

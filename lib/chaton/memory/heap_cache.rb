@@ -39,14 +39,12 @@ module Chaton
         log&.info("the heap's sizes cannot be kept; the next start will run with Ruby's own", reason: cache.problem)
       end
 
-      # @param env [Hash{String=>String}]
       # @return [HeapCache] of the process that loads the code
       def self.of(plan, env: ENV)
         roles = plan.workers.zero? ? plan.roles : plan.roles_by_worker.flatten
         new(root: plan.root, work: roles.uniq.sort.join("-"), env: env)
       end
 
-      # @return [Integer] bytes
       def self.machine
         kib = File.read(MEMINFO)[/^MemTotal: +(\d+) kB/, 1]
         kib ? kib.to_i * 1024 : MACHINE_BYTES
@@ -57,10 +55,8 @@ module Chaton
       # @return [String, nil] why the last call failed
       attr_reader :problem
 
-      # @param root [String] the application's directory
       # @param work [String] roles of the process, for the file's name
       # @param ruby [String] version
-      # @param env [Hash{String=>String}]
       # @param machine [Integer] bytes of the machine's memory
       def initialize(root:, work:, ruby: RUBY_VERSION, env: ENV, machine: HeapCache.machine)
         @machine = machine
@@ -70,7 +66,6 @@ module Chaton
         @name = "heap-#{work.gsub(/[^\w-]+/, "_")}-ruby#{ruby}.json"
       end
 
-      # @return [Entry, nil]
       def read
         @problem = nil
         paths.each do |path|
@@ -81,8 +76,6 @@ module Chaton
         nil
       end
 
-      # @param reading [Hash{Symbol=>Object}]
-      # @return [Boolean] whether it was written
       def write(reading)
         text = text_of(reading)
         problems = []

@@ -21,7 +21,6 @@ module Chaton
       # Create it before anything else reads the environment.
       #
       # @param argv [Array<String>] arguments of the program
-      # @param program [String] path of the script
       # @param env [ENV, Hash{String=>String}] is restored to the user's values
       # @param exec [#call] replaces the process
       def initialize(argv, program: $PROGRAM_NAME, env: ENV, exec: Process.method(:exec))

@@ -55,7 +55,6 @@ module Chaton
       # @return [Array<Array(String, String, Hash)>] log lines: level, message, fields
       def log_lines = [[@allocator.missed ? "warn" : "info", @allocator.to_s, {}], heap_line]
 
-      # @return [Hash{Symbol=>Object}] JSON-able
       def to_h
         { allocator: @allocator.to_h, heap: { **@heap.to_h, taken_at: @entry&.taken_at, problem: problem },
           variables: variables, left_alone: left_alone }

@@ -26,7 +26,6 @@ module Chaton
       JEMALLOC_VERSION = /(\d+\.\d+\.\d+)-\d+\z/n
 
       # @param name [String] "jemalloc" or "mimalloc"
-      # @param env [Hash{String=>String}]
       # @return [Array<Library>] the installed ones, best first
       def self.all(name, env: ENV)
         only = env[VARIABLE]
@@ -89,7 +88,6 @@ module Chaton
         e.message.sub(/ @ .*/, "")
       end
 
-      # @return [String, nil]
       def version
         return of_jemalloc(File.binread(@path)) if @name == "jemalloc"
 

@@ -7,7 +7,6 @@ module Chaton
   module RailsErrors
     class << self
       # @param source [String] "job.chaton" or "stream.chaton"
-      # @param context [Hash{Symbol=>Object}]
       def report(error, source, context, log:)
         return unless defined?(::Rails.error) && (reporter = ::Rails.error)
 

@@ -19,7 +19,6 @@ module Chaton
       def empty? = size.zero?
 
       # @param index [Integer, Range] the index of a record, counted from the end when negative, or a range
-      # @param length [Integer, nil]
       # @return [Native::Record, ArrayLike, nil] a slice shares the batch's records; nil outside
       def [](index, length = nil)
         length.nil? && index.is_a?(Integer) ? super(index) : slice(index, length)
@@ -35,11 +34,9 @@ module Chaton
         super(start, length) unless start.negative? || length.negative? || start > size
       end
 
-      # @param count [Integer, nil]
       # @return [Native::Record, ArrayLike, nil] the first record, or the first `count`
       def first(count = nil) = count ? slice(0, counted(count)) : self[0]
 
-      # @param count [Integer, nil]
       # @return [Native::Record, ArrayLike, nil] the last record, or the last `count`
       def last(count = nil)
         return self[-1] unless count
@@ -59,7 +56,6 @@ module Chaton
       # Karafka's names of all values, as the deserializer makes them, and of their bytes.
       def payloads = map(&:value)
 
-      # @return [Array<String, nil>]
       def raw_payloads = values
 
       def inspect

@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "token"
 require_relative "values"
 
 module Chaton
@@ -21,7 +20,6 @@ module Chaton
 
         def errors = []
 
-        # @return [nil]
         def partition = nil
         alias offset partition
       end
@@ -96,6 +94,23 @@ module Chaton
       end
 
       def now_ms = ::Process.clock_gettime(::Process::CLOCK_REALTIME, :millisecond)
+    end
+
+    # A byte in an inherited pipe, which only one of several forked processes gets.
+    class Token
+      def initialize
+        @reader, writer = IO.pipe
+        writer.write("t")
+        writer.close
+      end
+
+      # @return [Boolean] whether this process got it
+      def take
+        @reader.read_nonblock(1, exception: false) == "t"
+      rescue IOError, SystemCallError
+        # The inherited pipe was closed: it is unknown whether another process has it.
+        false
+      end
     end
   end
 end

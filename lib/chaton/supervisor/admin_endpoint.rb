@@ -27,7 +27,6 @@ module Chaton
         @listeners = Listeners.new(plan.admin&.admin_bind || [], log: log, inherited: inherited)
       end
 
-      # @return [Hash{String=>IO}] by bind
       def sockets = @listeners.sockets
 
       def addresses = @listeners.addresses
@@ -75,8 +74,6 @@ module Chaton
       def pids = [@process&.pid].compact
 
       # A process has ended.
-      #
-      # @return [Boolean] whether it was the one that serves
       def ended(pid, how)
         return false unless @process && pid == @process.pid
 
@@ -85,7 +82,6 @@ module Chaton
         true
       end
 
-      # @return [Hash{Symbol=>Object}] for `chaton status`
       def status
         return {} unless @scoreboard
 
@@ -174,7 +170,6 @@ module Chaton
         address.ipv4_loopback? || address.ipv6_loopback?
       end
 
-      # @return [Boolean] whether it was taken
       def send_report(line)
         return @process.report(line) if @process
 

@@ -18,10 +18,8 @@ module Chaton
       # 10 s apart by default, and a start costs only some 50 ms of CPU time.
       RESTART_DELAY_MAX_S = 2.0
 
-      # @return [Integer, nil]
       attr_reader :pid
 
-      # @param settings [Hash{Symbol=>Object}] JSON-able
       # @yield in the process, closes what the settings do not name
       def initialize(plan, settings, log:, &close_others)
         @plan = plan
@@ -50,7 +48,6 @@ module Chaton
       # Sends a report, unless the one before is still being sent.
       #
       # @param line [String] JSON
-      # @return [Boolean] whether it was sent
       def report(line)
         return false if @pid.nil? || !@unsent.empty?
 
@@ -60,8 +57,6 @@ module Chaton
       end
 
       # It has ended.
-      #
-      # @param how [String] for the log
       def ended(how, now_s)
         @pid = nil
         @input&.close

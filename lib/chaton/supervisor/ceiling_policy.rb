@@ -64,7 +64,6 @@ module Chaton
 
       # @param busy [Boolean] whether a worker is being recycled
       # @param held [Boolean] whether a phased restart replaces all workers
-      # @return [TrimWorker, RecycleWorker, StopWorker, nil]
       def decide(workers, tree, busy:, held: false)
         stop = stop(workers, tree)
         return stop if stop || busy
@@ -75,7 +74,6 @@ module Chaton
         TrimWorker.new(decision.worker, decision.reason) unless trimmed?(decision.worker)
       end
 
-      # @param index [Integer] of a worker
       # @param pss [Integer, nil] bytes; nil where they are known to be few
       # @return [Boolean] whether that is close to its soft ceiling
       def close?(index, pss)

@@ -15,7 +15,6 @@ module Chaton
       # Seconds a worker may take beyond its own deadline before it is killed.
       KILL_GRACE_S = 5.0
 
-      # @return [Integer] the worker's number
       attr_reader :index
       # @return [Integer] its row in the shared memory
       attr_reader :scoreboard_slot
@@ -87,7 +86,6 @@ module Chaton
       end
 
       # @param command [Hash{Symbol=>Object}] "do" and its arguments; see {Workload::WorkerCommands}
-      # @return [Boolean] whether it was sent
       def command(command) = ready? && @channel.command(JSON.generate(command))
 
       # A process that has just ended is no error.
@@ -256,7 +254,6 @@ module Chaton
         @ruby_seen_at = now_s
       end
 
-      # @return [Boolean] whether pings are sent at all
       def on? = @timeout_s.positive?
 
       def due_at
@@ -265,11 +262,9 @@ module Chaton
         [@next_ping_at, @unanswered_since && (@unanswered_since + @timeout_s)].compact.min
       end
 
-      # @return [Boolean] whether a ping should be sent now
       def ping?(now_s) = on? && now_s >= @next_ping_at
 
       # Notes that a ping was sent.
-      # @param now_s [Float] monotonic
       def pinged(now_s)
         @unanswered_since ||= now_s
         @rust_unanswered_since ||= now_s
@@ -281,13 +276,11 @@ module Chaton
       end
 
       # Notes that a Ruby thread of the worker has answered.
-      # @param now_s [Float] monotonic
       def ruby_answered(now_s)
         @ruby_seen_at = now_s
         @unanswered_since = nil
       end
 
-      # @return [Boolean] whether the worker counts as lost
       def lost?(now_s) = on? && !@unanswered_since.nil? && now_s - @unanswered_since >= @timeout_s
 
       # @return [Float] seconds since a Ruby thread of the worker last answered

@@ -19,7 +19,6 @@ module Chaton
       end
 
       # @param restart [Hash, nil] the current or last phased restart
-      # @return [Hash{Symbol=>Object}]
       def to_h(state:, listen:, worker_set:, restart:)
         now_s = EventLoop.now_s
         readiness = @readiness.of(report(state: state, worker_set: worker_set))

@@ -27,7 +27,6 @@ module Chaton
 
       # Listens. A server without a control socket can still serve, so a failure is logged and not raised.
       #
-      # @yieldparam request [Hash]
       # @yieldreturn [Hash] the reply
       def open(&answer)
         return if @path.nil? || taken?

@@ -38,7 +38,6 @@ module Chaton
       # @return [Boolean] whether all processes have ended
       def done? = over? && @worker_set.children.empty? && !@forkers.alive? && !@resources.services.alive?
 
-      # @return [Hash{Symbol=>Object}] for `chaton status`
       def status
         restart = @phased_restart&.to_h&.merge(again: @restart_again)
         @status.to_h(state: @state, listen: @resources.listeners.addresses, worker_set: @worker_set, restart: restart)
@@ -55,8 +54,6 @@ module Chaton
 
       # Replaces the workers one by one by workers with the code that is on disk now. While that goes on, code on disk
       # may be newer than what was loaded, so another request is remembered, once, and carried out next.
-      #
-      # @return [String, nil]
       def phased_restart
         return "the server is stopping" if over?
         return remember_restart if @phased_restart&.running?
@@ -74,9 +71,6 @@ module Chaton
       end
 
       # Replaces one worker by a new process with the same code.
-      #
-      # @param index [Integer] its number
-      # @return [String, nil]
       def restart_worker(index)
         return "the server is stopping" if over?
         return "a phased restart is replacing all workers" if @phased_restart&.running?
@@ -107,8 +101,6 @@ module Chaton
       end
 
       # Adds a worker with the roles of the first one.
-      #
-      # @return [String, nil]
       def grow
         return if @worker_set.grow
 
@@ -116,8 +108,6 @@ module Chaton
       end
 
       # Removes a worker.
-      #
-      # @return [String, nil]
       def shrink
         "the last worker stays; send TERM to stop the server" unless @worker_set.shrink
       end

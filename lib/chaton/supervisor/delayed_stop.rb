@@ -13,7 +13,6 @@ module Chaton
       # Pause between two looks at the sockets, which are empty within a millisecond as a rule.
       CHECK_EVERY_S = 0.005
 
-      # @return [Float, nil] (monotonic s)
       attr_reader :due_at
 
       def initialize(listeners, delay_s, log:)

@@ -15,7 +15,6 @@ module Chaton
       # The number of the first descriptor, by sd_listen_fds(3).
       SYSTEMD_FIRST_FD = 3
 
-      # @param sockets [Hash{String=>IO}] by bind
       # @return [Hash{String=>String}] environment for the successor
       def self.to_env(sockets)
         { VARIABLE => JSON.generate(sockets.transform_values(&:fileno)) }

@@ -27,7 +27,6 @@ module Chaton
       attr_reader :open_files
 
       # @param argv [Array<String>] arguments of the command line
-      # @param program [String] path of the script
       def initialize(argv, program: $PROGRAM_NAME)
         @directory = directory
         @open_files = Process.getrlimit(:NOFILE)
@@ -64,7 +63,6 @@ module Chaton
       # @param sockets [Hash{String=>IO}] listening sockets by bind
       # @param ios [Array<IO>] further descriptors to pass under their number
       # @param environment [Hash{String=>String}] further variables
-      # @return [Integer] process id
       # @raise [SystemCallError] when the program cannot be started
       def spawn(sockets, ios:, environment:)
         variables = environment_beside.merge(InheritedSockets.to_env(sockets), environment)

@@ -5,6 +5,7 @@ require "socket"
 require_relative "../errors"
 require_relative "../web/certificates"
 require_relative "../web/development_certificate"
+require_relative "event_loop"
 require_relative "inherited_sockets"
 
 module Chaton
@@ -24,7 +25,6 @@ module Chaton
         @owner = Process.pid
       end
 
-      # @return [Hash{String=>TCPServer, UNIXServer}] by bind
       attr_reader :sockets
 
       # Opens all sockets: clients can connect.
@@ -79,7 +79,6 @@ module Chaton
         open.map { |bind, socket| address(socket).sub(/\Atcp(?=:)/, bind[/\A\w+/]) }
       end
 
-      # @return [Boolean] whether any bind has TLS
       def tls? = @binds.any?(&:tls)
 
       # @return [Boolean] whether files of certificates were written, or could not be used when they were read last
@@ -105,8 +104,6 @@ module Chaton
 
       # Closes the sockets for which the kernel holds no connection that is still to be accepted. Those on a socket of
       # the service manager wait for the next start.
-      #
-      # @return [Boolean] whether all are closed
       def close_empty
         own.each { |socket| refuse_clients(socket) unless waiting?(socket) }
         own.empty?
@@ -256,6 +253,34 @@ module Chaton
 
         host = local.ipv6? ? "[#{local.ip_address}]" : local.ip_address
         "tcp://#{host}:#{local.ip_port}"
+      end
+    end
+
+    # Looks at the files of certificates as workers do, and reads renewed ones: workers that are forked later begin with
+    # them if the files cannot be used then. A source of the event loop.
+    class CertificateWatch
+      attr_reader :due_at
+
+      def initialize(listeners, forkers, every_s:)
+        @listeners = listeners
+        @forkers = forkers
+        @every_s = every_s
+        @due_at = EventLoop.now_s + every_s if listeners.tls?
+      end
+
+      def ios = []
+
+      def tick(now_s)
+        return unless @due_at && now_s >= @due_at
+
+        @due_at = now_s + @every_s
+        reload if @listeners.certificates_changed?
+      end
+
+      # Reads the files, and has the preloaders read them and open their output files again.
+      def reload
+        @listeners.reload_certificates
+        @forkers.reload
       end
     end
   end

@@ -57,7 +57,6 @@ module Chaton
         @warnings << WHOLE if on? && !parts
       end
 
-      # @return [Boolean] whether there is a ceiling
       def on? = !(@worker || @hard || @tree).nil?
 
       # @param index [Integer] number of a worker

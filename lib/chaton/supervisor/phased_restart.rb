@@ -41,7 +41,6 @@ module Chaton
 
       def running? = @state == :running
 
-      # @return [Hash] for `status`
       def to_h
         { state: @state, step: @step, generation: @target.generation, reason: @reason }
       end

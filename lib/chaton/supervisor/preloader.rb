@@ -37,11 +37,7 @@ module Chaton
 
       attr_reader :generation
       # @return [String, nil] why it is dead
-      attr_reader :reason
-      # @return [Integer, nil]
-      attr_reader :pid
-      # @return [Float, nil] (monotonic s)
-      attr_reader :due_at
+      attr_reader :reason, :pid, :due_at
       # @return [Integer, nil] size of ActiveRecord's connection pool in the application that it has loaded
       attr_reader :pool_size
 
@@ -87,8 +83,6 @@ module Chaton
       end
 
       # Starts a fresh process.
-      #
-      # @return [Preloader] self
       def start
         theirs = connect
         @due_at = EventLoop.now_s + @load_timeout_s
@@ -117,8 +111,6 @@ module Chaton
       def reload = tell({ reload: true })
 
       # Has it publish the end of a worker, for subscribers of the application.
-      #
-      # @param payload [Hash{Symbol=>Object}]
       def worker_ended(payload) = tell({ ended: payload })
 
       def ready? = @state == :ready

@@ -70,7 +70,6 @@ module Chaton
       end
 
       # @param forget [Proc, nil] in the first preloader: closes what is needed only until the code is loaded
-      # @return [Integer] exit status
       def run(&forget)
         @forget = forget
         Telemetry::Title.preloader(generation: @generation, tag: @plan.tag)
@@ -89,8 +88,6 @@ module Chaton
       end
 
       # Reports that there will be no workers with this code.
-      #
-      # @return [Integer] exit status
       def refuse(error)
         what = @forget ? "cannot start" : "the new code cannot serve"
         report(failed: error.message)
@@ -145,7 +142,6 @@ module Chaton
         @log.exception(e, "an output file cannot be reopened; new workers write to the old file")
       end
 
-      # @param payload [Hash{Symbol=>Object}]
       def publish(payload)
         notifications = Notifications.of(@log)
         return unless notifications&.wanted?("restart.chaton")

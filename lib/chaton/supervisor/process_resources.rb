@@ -84,8 +84,6 @@ module Chaton
       end
 
       # Reports to the log and to the service manager that the server serves.
-      #
-      # @param fields [Hash{Symbol=>Object}] for the log
       def ready(**fields)
         forget_original
         addresses = @listeners.addresses.join(" ")

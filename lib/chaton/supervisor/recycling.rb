@@ -46,7 +46,6 @@ module Chaton
 
       def at_once? = @at_once
 
-      # @return [Hash{Symbol=>Object}] for `status`
       def to_h = { worker: @slot.index, step: @step, reason: @reason }
 
       private

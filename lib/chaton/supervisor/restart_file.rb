@@ -10,12 +10,9 @@ module Chaton
       # Pause between two looks at the file.
       CHECK_EVERY_S = 1.0
 
-      # @return [Float, nil] (monotonic s)
       attr_reader :due_at
 
       # Create it before the application is loaded: code that was changed later must be loaded again.
-      #
-      # @param path [String, nil]
       def initialize(path, log:)
         @path = path
         @log = log

@@ -14,10 +14,8 @@ module Chaton
     # is killed and it is started again; the pause before that grows as with workers, and it is never given up. The
     # kernel sends it TERM when this process ends in whatever way.
     class ServiceProcess
-      # @return [Integer, nil]
       attr_reader :pid
 
-      # @param environment [Hash{String=>String}] of the process
       # @param open_files [Array<Integer>] its limits
       def initialize(line, plan, environment:, open_files:, log:)
         @line = line
@@ -66,7 +64,6 @@ module Chaton
         signal("KILL")
       end
 
-      # @param how [String] for the log
       def ended(how, now_s)
         kill
         @output.close(now_s)
@@ -76,7 +73,6 @@ module Chaton
         follow(now_s, status: how)
       end
 
-      # @return [Hash{Symbol=>Object}] for `chaton status`
       def status(now_s)
         { name: @line.name, state: alive? ? "running" : "waiting", pid: @pid,
           age_s: alive? ? (now_s - @started_at).round(3) : nil, starts: @starts }

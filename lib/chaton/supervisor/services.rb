@@ -72,7 +72,6 @@ module Chaton
 
       def kill = @processes.each(&:kill)
 
-      # @return [Hash{Symbol=>Object}] for `chaton status`
       def status
         now_s = EventLoop.now_s
         @processes.empty? ? {} : { services: @processes.map { |process| process.status(now_s) } }

@@ -36,9 +36,7 @@ module Chaton
       # @return [Native::InFlightTable, nil] of jobs
       attr_reader :in_flight_table
       # @return [Native::InFlightTable, nil] of batches
-      attr_reader :batch_table
-      # @return [Native::DeathTable, nil]
-      attr_reader :death_table
+      attr_reader :batch_table, :death_table
 
       def initialize(scoreboard, in_flight_table, batch_table, death_table)
         @scoreboard = scoreboard

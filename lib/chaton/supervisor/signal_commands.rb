@@ -42,8 +42,6 @@ module Chaton
       end
 
       # Lets the running work finish, then starts the program again in this process.
-      #
-      # @return [String, nil]
       def restart
         return "the server is already stopping" if over?
 

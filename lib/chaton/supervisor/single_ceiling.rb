@@ -71,7 +71,6 @@ module Chaton
         resident < ceiling ? resident : usage&.fetch(:pss) || resident
       end
 
-      # @return [Symbol, nil]
       def reduce(used, now_s)
         @early ||= !old_enough?(now_s)
         # There is no time to read the effect of a trim.

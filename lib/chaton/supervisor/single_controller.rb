@@ -53,7 +53,6 @@ module Chaton
       # @return [Hash{String=>String}] variables for the next run of this process
       def restart_environment = @ceiling.restart_environment
 
-      # @return [Hash{Symbol=>Object}] for `chaton status`
       def status
         { pid: Process.pid, mode: "single", state: @state, **@readiness.of(report).except(:workers), tag: @plan.tag,
           environment: @plan.environment, uptime_s: (EventLoop.now_s - @started_at_s).round(3),
@@ -83,7 +82,6 @@ module Chaton
       alias phased_restart restart
 
       # @param index [Integer] the only process has the number 0
-      # @return [String, nil]
       def restart_worker(index) = index.zero? ? restart : "there is no worker #{index} (workers 0)"
 
       def quiet

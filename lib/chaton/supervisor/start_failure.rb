@@ -11,7 +11,6 @@ module Chaton
 
       # @param logs [Array<Telemetry::Log>] see {ProcessResources#fatal_logs}
       # @param what [String] what failed
-      # @return [Integer] exit status
       def report(logs, error, what = "cannot start")
         case error
         when SignalException

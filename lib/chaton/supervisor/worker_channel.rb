@@ -21,7 +21,6 @@ module Chaton
       EVENTS = { "r" => :rust, "g" => :ruby, "+" => :ready }.freeze
       private_constant :EVENTS
 
-      # @return [UNIXSocket] this side
       attr_reader :io
       # @return [String, nil] why the worker could not boot
       attr_reader :reason
@@ -54,8 +53,6 @@ module Chaton
       def unsent? = !@unsent.empty? && !closed?
 
       # Sends the bytes that wait.
-      #
-      # @return [Boolean] whether all are sent
       def flush
         until @unsent.empty?
           count = @io.write_nonblock(@unsent, exception: false)

@@ -32,9 +32,6 @@ module Chaton
       # @return [Boolean] whether lines are JSON objects
       def json? = @json
 
-      # @param message [String] one sentence
-      # @param fields [Hash{Symbol=>Object}]
-      # @param backtrace [Array<String>, nil]
       # @return [String] with its line break
       def line(level, message, fields = {}, backtrace = nil)
         @json ? json(level, message, fields, backtrace) : human(level, message, fields, backtrace)

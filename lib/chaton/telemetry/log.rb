@@ -48,7 +48,6 @@ module Chaton
       # Logs an exception with its class, message, cause and backtrace.
       #
       # @param message [String] what was being done
-      # @param fields [Hash{Symbol=>Object}]
       def exception(error, message, **fields)
         write(:error, message, fields.merge(error: error.class.name, reason: message_of(error)),
               backtrace_of(error))

@@ -17,9 +17,6 @@ module Chaton
       end
 
       # Sends the reply and closes the socket. It is not an error if who asked has ended.
-      #
-      # @param header [Hash{Symbol=>Object}]
-      # @return [Boolean] whether all was sent
       def deliver(header, body = "")
         socket = connect
         write(socket, "#{JSON.generate({ **header, bytes: body.bytesize })}\n")

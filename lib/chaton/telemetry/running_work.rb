@@ -20,12 +20,10 @@ module Chaton
       #   `batch`; empty outside of work
       def self.context = of(Thread.current)&.context || {}
 
-      # @return [Native::Request, Native::Job, Native::Batch, nil]
       attr_accessor :work
       # @return [Exception, nil] with which it failed
       attr_accessor :error
 
-      # @return [Hash{Symbol=>String}]
       def context
         work = @work
         return {} unless work.respond_to?(:describe)

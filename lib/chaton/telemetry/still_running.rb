@@ -8,7 +8,6 @@ module Chaton
       INTERVAL_S = 5.0
 
       # @param tell [#call] called on a thread of its own with the seconds so far
-      # @return [Object] the block's result
       def self.watch(tell, interval_s: INTERVAL_S)
         watch = new(tell, interval_s)
         yield

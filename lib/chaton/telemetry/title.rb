@@ -24,7 +24,6 @@ module Chaton
       end
 
       # @param index [Integer] number of the worker
-      # @param roles [Array<Symbol>] what it does
       # @param generation [Integer] 0 is the code loaded at boot
       def worker(index:, roles:, generation:, tag:)
         set("chaton worker #{index} #{roles.join("+")}#{of(generation)}", tag, [])

@@ -41,7 +41,6 @@ module Chaton
         # The header `traceparent` of the span that the calling thread is in, for the job's middleware.
         #
         # @param job [Hash{String=>Object}] a document
-        # @return [Hash] the same
         def into(job)
           traceparent = @started && Native.traceparent
           traceparent ? job.merge!("traceparent" => traceparent) : job

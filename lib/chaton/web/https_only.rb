@@ -27,7 +27,6 @@ module Chaton
         @proxied = proxied
       end
 
-      # @param env [Hash]
       # @return [Array] as Rack defines
       def call(env)
         request = ::Rack::Request.new(env)

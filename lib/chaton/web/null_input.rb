@@ -12,10 +12,8 @@ module Chaton
         nil
       end
 
-      # @return [nil]
       def gets(*) = nil
 
-      # @return [nil]
       def getbyte = nil
 
       def each(*) = block_given? ? self : [].each
@@ -28,7 +26,6 @@ module Chaton
 
       def eof? = true
 
-      # @return [nil]
       def close = nil
 
       def closed? = false

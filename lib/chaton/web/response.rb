@@ -13,7 +13,6 @@ module Chaton
       RETRY_MS = 2000..4000
       private_constant :RETRY_MS
 
-      # @param env [Hash]
       def initialize(request, env, status, headers, body, log)
         @request = request
         @env = env

@@ -13,7 +13,6 @@ module Chaton
       FileBody = Struct.new(:to_path, :file, :original) do
         def fileno = file.fileno
 
-        # @return [nil]
         def each = (yield file.read(65_536) until file.eof?)
 
         # Closes the file, and the body that the application gave.
@@ -35,7 +34,6 @@ module Chaton
         raise ConfigError, "sendfile_roots: #{e.message}"
       end
 
-      # @param env [Hash]
       # @return [Array] as Rack defines
       def call(env)
         status, headers, body = answer = @app.call(env)

@@ -13,8 +13,6 @@ module Chaton
       private_constant :TAKE_BYTES
 
       # As IO#read: waits for `length` bytes, or for the end.
-      #
-      # @return [String, nil]
       def read(length = nil, buffer = nil)
         raise ArgumentError, "negative length #{length} given" if length&.negative?
 
@@ -69,8 +67,6 @@ module Chaton
       end
 
       # The rest is not needed. The connection is closed after the response if it has not arrived by then.
-      #
-      # @return [nil]
       def close
         return if @closed
 

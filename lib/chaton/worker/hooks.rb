@@ -9,7 +9,6 @@ module Chaton
       # A hook raised; the message names the hook and where it is defined.
       class Failed < Chaton::Error; end
 
-      # @param hooks [Hash{Symbol=>Array<Proc>}]
       def initialize(hooks, log:)
         @hooks = hooks
         @log = log

@@ -8,7 +8,6 @@ module Chaton
       OWN = %r{\A(?:#{Regexp.escape(File.expand_path("../..", __dir__))}/|.*/exe/chaton:|.*/bin/chaton:)}
 
       # @param message [String] what failed because of it
-      # @param fields [Hash{Symbol=>Object}]
       def self.log(log, error, message, **fields)
         cause = error.cause
         return log.error("#{message}: #{error.message}", **fields) unless cause

@@ -2,8 +2,8 @@
 
 require "json"
 require_relative "../memory/tracer_control"
-require_relative "../telemetry/reply"
 require_relative "../telemetry/backtraces"
+require_relative "../telemetry/reply"
 
 module Chaton
   class Workload
@@ -80,6 +80,27 @@ module Chaton
       def reply(command, **answer)
         reply = Telemetry::Reply.new(command.fetch("reply_to"), log: @log)
         reply.deliver({ worker: @tracer_control.worker, pid: Process.pid, ok: true, **answer })
+      end
+    end
+
+    # Signals that were left for this process in the store, as the buttons of Sidekiq's web interface do. Called on the
+    # support thread.
+    class StoreSignals
+      def initialize(workload, log:)
+        @workload = workload
+        @log = log
+      end
+
+      # @param name [String] without "SIG"
+      def call(name)
+        @log.info("a signal was left for this process in the store", signal: name)
+        case name
+        when "TSTP" then @workload.quiet_intake
+        when "TTIN" then Telemetry::Backtraces.write(@log, "SIGTTIN")
+        # The main thread handles it and drains.
+        when "TERM", "INT" then Process.kill("TERM", Process.pid)
+        else @log.warn("that signal means nothing here; known are TSTP, TERM and TTIN", signal: name)
+        end
       end
     end
   end

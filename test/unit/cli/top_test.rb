@@ -2,7 +2,6 @@
 
 require_relative "cli_case"
 require "chaton/cli/top"
-require "chaton/cli/top/rates"
 require "chaton/cli/top/sample"
 require "chaton/cli/top/view"
 

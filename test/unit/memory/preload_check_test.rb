@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require "test_helper"
-require "chaton/memory/preload_check"
+require "chaton/memory/allocator"
 
 class TrialTest < Minitest::Test
   BUNDLED = File.expand_path("../../../lib/chaton/libchaton_jemalloc.so", __dir__)

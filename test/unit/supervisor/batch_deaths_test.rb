@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require "test_helper"
-require "chaton/supervisor/batch_deaths"
+require "chaton/supervisor/job_recovery"
 require "chaton/native"
 require_relative "fakes"
 

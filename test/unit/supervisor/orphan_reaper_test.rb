@@ -2,7 +2,7 @@
 
 require "test_helper"
 require "chaton/native"
-require "chaton/supervisor/orphan_reaper"
+require "chaton/supervisor/reaper"
 
 class OrphanReaperTest < Minitest::Test
   Reaper = Chaton::Supervisor::OrphanReaper

@@ -93,7 +93,6 @@ module Chaton
                              "environment, or name the store with --store"
         end
 
-        # @return [String] checked
         def place(name)
           return name if SETS.include?(name) || name.match?(/\Aqueue:./)
 
@@ -127,8 +126,6 @@ module Chaton
         end
 
         # Prints what was done to one job.
-        #
-        # @return [Integer] exit status
         def acted(record, done, what)
           raise Chaton::Error, "job #{record.jid} is no longer in #{record.place}" unless done
 

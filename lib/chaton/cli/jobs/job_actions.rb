@@ -12,8 +12,6 @@ module Chaton
         private
 
         # Page by page, so that a long one can be watched and others get their turn.
-        #
-        # @return [Integer] exit status
         def empty(place)
           total = size(place)
           confirm("#{total} jobs of #{place} will be deleted for good.") if total.positive?

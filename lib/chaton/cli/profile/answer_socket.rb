@@ -19,7 +19,6 @@ module Chaton
 
         # @param beside [String] the server's control socket, whose directory the server can see even if the service
         #   manager hides others (PrivateTmp of systemd)
-        # @return [Object] the block's result
         # @raise [ControlError] when no directory can be used
         def self.open(beside:)
           socket = new(folder(beside))

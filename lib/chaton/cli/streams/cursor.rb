@@ -15,7 +15,6 @@ module Chaton
         # Damaged places in a row that are told of; then the error is raised.
         DAMAGE_MAX = 1_000
 
-        # @return [Integer] the partition
         attr_reader :number
         # @return [Integer] the offset after the last record that was returned
         attr_reader :position

@@ -12,7 +12,6 @@ module Chaton
 
         attr_reader :topic
 
-        # @param topic [Hash{String=>Object}]
         # @param partitions [Array<Hash{String=>Integer}>] those that are read
         def initialize(client, admin, topic, partitions)
           @admin = admin
@@ -71,7 +70,6 @@ module Chaton
         # @return [String, nil] nil: it is not a dead letter
         def topic = added("source_topic")
 
-        # @return [Integer, nil]
         def partition = added("source_partition")&.then { |text| Integer(text, 10, exception: false) }
 
         # @return [Hash{Symbol=>Object}] the added headers

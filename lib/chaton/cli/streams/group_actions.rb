@@ -2,7 +2,6 @@
 
 require_relative "command"
 require_relative "cursor"
-require_relative "group_lag"
 
 module Chaton
   class CLI

@@ -40,7 +40,6 @@ module Chaton
           @count = @read = @skipped = @confirmed = 0
         end
 
-        # @return [Integer] the partition
         def number = @from["number"]
 
         # @return [Integer] the first offset there was
@@ -69,7 +68,6 @@ module Chaton
           @done = true
         end
 
-        # @return [Boolean] whether everything is copied
         def done? = @done == true
 
         private
@@ -133,7 +131,6 @@ module Chaton
         # number of records that are certainly there.
         Position = Struct.new(:offset, :target_end, :sure)
 
-        # @return [String] the group
         attr_reader :group
 
         # @param admin [Admin] of the source
@@ -153,7 +150,6 @@ module Chaton
           end
         end
 
-        # @param notes [Hash{Integer=>Position}]
         def write(notes)
           @admin.set_committed(@group, notes.map do |partition, note|
             { topic: @topic, partition: partition, offset: note.offset,

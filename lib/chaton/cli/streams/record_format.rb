@@ -10,7 +10,6 @@ module Chaton
         # Characters that could move the cursor of a terminal or hide text.
         CONTROL = /[[:cntrl:]]/
 
-        # @return [Hash{Symbol=>Object}]
         def self.data(record)
           { topic: record.topic, partition: record.partition, offset: record.offset,
             timestamp: record.timestamp_ms.negative? ? nil : time(record), key: bytes(record.key),

@@ -9,7 +9,6 @@ module Chaton
         Row = Struct.new(:worker, :roles, :pid, :state, :ready, :age_s, :connections, :queued, :running, :threads, :pss,
                          :soft, :counts, keyword_init: true)
 
-        # @return [Hash{String=>Object}]
         attr_reader :status, :rows
         # @return [Float] when it was read
         attr_reader :at_s
@@ -57,6 +56,45 @@ module Chaton
                   queued: workload.dig("queue", "waiting"), running: pool["running"], threads: pool["threads"],
                   pss: @status.dig("memory", "pss") || memory["pss"], soft: @status.dig("memory", "limit"),
                   counts: { "requests" => web["requests_total"].to_i, "done" => pool["finished"].to_i })
+        end
+      end
+
+      # What happened a second between two samples, and some minutes of that for the curves.
+      class Rates
+        # Samples that are kept for each curve.
+        KEPT = 120
+
+        def initialize
+          @history = Hash.new { |all, name| all[name] = [] }
+          @by_pid = {}
+        end
+
+        def add(sample)
+          before, @last = @last, sample
+          return unless before && (elapsed_s = sample.at_s - before.at_s).positive?
+
+          former = before.counts
+          sample.counts.each do |name, count|
+            # The totals of a replaced worker begin at 0.
+            @history[name] = [*@history[name], [(count - former[name]) / elapsed_s, 0].max].last(KEPT)
+          end
+          @by_pid = by_pid(before, sample, elapsed_s)
+        end
+
+        # @param name [String] requests, jobs or records
+        # @return [Array<Float>] the newest at the end
+        def of(name) = @history.fetch(name, [])
+
+        # @return [Float, nil] units of work that this process ended a second
+        def of_pid(pid) = @by_pid[pid]
+
+        private
+
+        def by_pid(before, sample, elapsed_s)
+          done = before.rows.to_h { |row| [row.pid, row.counts["done"]] }
+          sample.rows.filter_map do |row|
+            [row.pid, (row.counts["done"] - done[row.pid]) / elapsed_s] if done[row.pid]
+          end.to_h
         end
       end
     end

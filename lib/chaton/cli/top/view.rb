@@ -2,7 +2,7 @@
 
 require_relative "../../config/types"
 require_relative "../../telemetry/size"
-require_relative "../glyphs"
+require_relative "../paint"
 require_relative "../status_report"
 
 module Chaton

@@ -16,7 +16,6 @@ module Chaton
           super([*words, *("none" if none), @bytes.rule].join(", or ").sub(", or ", words.size > 1 ? ", " : ", or "))
         end
 
-        # @return [Integer, Symbol, nil]
         def cast(value)
           return if @none && [nil, false, "none"].include?(value)
           return :off if @words.include?(:off) && [nil, false].include?(value)

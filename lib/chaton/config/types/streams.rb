@@ -15,7 +15,6 @@ module Chaton
 
         def list? = true
 
-        # @return [Hash{String=>String}]
         def cast(value)
           mismatch(value) unless value.is_a?(Hash)
           value.to_h do |name, one|
@@ -68,7 +67,6 @@ module Chaton
 
         def initialize = super("records and seconds, such as [1000, 1.0]")
 
-        # @return [Array(Integer, Float)]
         def cast(value)
           records, per_s = value.is_a?(Array) ? value : [value, 1.0]
           mismatch(value) unless records.is_a?(Integer) && RECORDS.cover?(records)

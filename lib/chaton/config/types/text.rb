@@ -114,7 +114,6 @@ module Chaton
           super("a path#{", or \"none\"" if none}")
         end
 
-        # @return [String, nil]
         def cast(value)
           return if @none && NONE.include?(value)
 

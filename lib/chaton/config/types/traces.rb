@@ -39,7 +39,6 @@ module Chaton
       class NamedValues < Base
         def initialize(rule = "a Hash, or name=value,name=value") = super
 
-        # @return [Hash{String=>String}]
         def cast(value)
           pairs = value.is_a?(Hash) ? value.to_a : split(value)
           pairs.to_h { |name, text| [part(name), part(text)] }.freeze
