@@ -27,7 +27,6 @@ module Chaton
     # A batch is removed after this time: 30 days.
     TTL_S = 30 * 86_400.0
 
-    # @return [String]
     attr_reader :bid
     # @return [String]
     attr_accessor :description
@@ -79,7 +78,6 @@ module Chaton
       give_up(client) if first && !ended
     end
 
-    # @return [Status]
     def status = Status.new(@bid)
 
     # @return [String, nil] the batch it is nested in

@@ -82,16 +82,12 @@ module Chaton
       # Stores jobs.
       def disable!(&block) = switch(:disable, &block)
 
-      # @return [Boolean]
       def fake? = mode == :fake
 
-      # @return [Boolean]
       def inline? = mode == :inline
 
-      # @return [Boolean]
       def disabled? = mode == :disable
 
-      # @return [Boolean]
       def enabled? = !disabled?
 
       # @return [Symbol, nil] the mode of the block that this thread runs

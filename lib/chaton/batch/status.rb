@@ -4,7 +4,6 @@ module Chaton
   class Batch
     # The counts of a batch when they were read.
     class Status
-      # @return [String]
       attr_reader :bid
 
       # @param bid [String]

@@ -10,7 +10,6 @@ module Chaton
       # Bytes of their documents.
       BYTES_MAX = 16 << 20
 
-      # @return [String]
       attr_reader :bid
 
       # @param store [#call] stores an Array of {Push}
@@ -46,7 +45,6 @@ module Chaton
         @pushes.clear
       end
 
-      # @return [Boolean]
       def given_up? = @given_up || false
 
       private

@@ -22,7 +22,6 @@ module Chaton
       # @yieldparam entry [Middleware]
       def each(&block) = @entries.each(&block)
 
-      # @return [Boolean]
       def empty? = @entries.empty?
 
       # Adds a middleware at the end: innermost.

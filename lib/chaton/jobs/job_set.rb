@@ -11,7 +11,6 @@ module Chaton
         super(self.class::PLACE, native)
       end
 
-      # @return [Integer]
       def size = @native.stats.fetch(self.class::COUNTED_AS)
 
       # Sends all jobs to their queues. An entry that is no job stays where it is.

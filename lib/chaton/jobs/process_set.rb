@@ -39,7 +39,6 @@ module Chaton
         @native.processes.each { |facts| yield Worker.new(native: @native, **facts) }
       end
 
-      # @return [Integer]
       def size = count
     end
   end

@@ -12,7 +12,6 @@ module Chaton
         native.queues.map { |queue| new(queue[:name], native) }.sort_by(&:name)
       end
 
-      # @return [String]
       attr_reader :name
 
       # @param name [String]
@@ -22,7 +21,6 @@ module Chaton
         super("queue:#{@name}", native)
       end
 
-      # @return [Integer]
       def size = detail(:size, 0)
 
       # @return [Float] age of the next job in seconds

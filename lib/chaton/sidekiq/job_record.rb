@@ -102,7 +102,6 @@ module Sidekiq
     # @return [Time]
     def at = Time.at(score).utc
 
-    # @return [Boolean]
     def error? = !item["error_class"].nil?
 
     alias add_to_queue retry

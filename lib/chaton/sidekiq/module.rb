@@ -45,7 +45,6 @@ module Sidekiq
     # @return [Hash{Symbol=>Object}] settings that the application wrote; Chaton reads queues and concurrency
     attr_reader :options
 
-    # @return [Gem::Version]
     def gem_version = Gem::Version.new(VERSION)
 
     # @return [Sidekiq] itself: it holds the settings

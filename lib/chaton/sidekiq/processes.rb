@@ -97,7 +97,6 @@ module Sidekiq
       self
     end
 
-    # @return [Integer]
     def size = count
 
     # @return [Integer] threads
@@ -156,7 +155,6 @@ module Sidekiq
       self
     end
 
-    # @return [Integer]
     def size = @native.processes.sum { |process| process[:busy] }
 
     # @param jid [String]

@@ -11,7 +11,6 @@ module Chaton
     class ConsumerFactory
       # @return [Class]
       attr_reader :klass
-      # @return [Transaction::Limits]
       attr_reader :limits
 
       # @param route [Config::StreamsRoute]
@@ -30,7 +29,6 @@ module Chaton
       # @return [Boolean] whether its consumer defines `eof` or `eofed`
       def eof? = %i[eof eofed].any? { |hook| @klass.instance_method(hook).owner != Consumer }
 
-      # @return [Boolean]
       def transactional? = @route.transactional?
 
       # @return [Boolean] whether a batch is done only when what it has produced is durable

@@ -30,7 +30,6 @@ module Chaton
         @records = records
       end
 
-      # @return [Integer]
       def size = @records.size
 
       # @return [Native::Record, nil]
@@ -62,7 +61,6 @@ module Chaton
       # @return [Integer, nil]
       def last_offset = @records.last&.offset
 
-      # @return [Integer]
       def bytes = @records.sum { |record| record.raw.to_s.bytesize + record.key.to_s.bytesize }
 
       %i[topic partition generation lane strand attempt isolated? end_offset revoked? open? describe].each do |name|

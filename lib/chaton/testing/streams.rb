@@ -38,7 +38,6 @@ module Chaton
       # Writes records again: from now on, or while the block runs.
       def streams_disable!(&block) = fake_streams(false, &block)
 
-      # @return [Boolean]
       def streams_fake? = @streams_fake || false
 
       # @param topic [String, Symbol, nil] nil: any

@@ -72,7 +72,6 @@ module Chaton
       end
       alias close_write close
 
-      # @return [Boolean]
       def closed? = @closed
     end
   end

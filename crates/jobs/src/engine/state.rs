@@ -82,7 +82,7 @@ pub struct EngineState {
     pub(super) unstarted: AtomicUsize,
     /// Due jobs claimed for client middleware, not started.
     pub(super) due_unstarted: AtomicUsize,
-    /// [`EngineState::moves`] when due jobs were last refused by the pool or taken back from it.
+    /// [`EngineState::moves`] when due jobs were last refused by the pool or taken back from it; 0: never.
     due_refused: AtomicU64,
     /// The maintenance thread waits for room for due jobs.
     pub(super) due_waits: AtomicBool,
@@ -139,7 +139,7 @@ impl EngineState {
             thread_wanted: AtomicBool::new(false),
             unstarted: AtomicUsize::new(0),
             due_unstarted: AtomicUsize::new(0),
-            due_refused: AtomicU64::new(u64::MAX),
+            due_refused: AtomicU64::new(0),
             due_waits: AtomicBool::new(false),
             running: AtomicUsize::new(0),
             starts: AtomicU64::new(0),
@@ -279,15 +279,15 @@ impl EngineState {
         room
     }
 
-    /// Starts and ends of jobs so far: ends are starts less running jobs.
+    /// One more than starts and ends of jobs so far: ends are starts less running jobs.
     fn moves(&self) -> u64 {
         let running = self.running.load(Ordering::SeqCst) as u64;
-        (2 * self.starts.load(Ordering::SeqCst)).wrapping_sub(running)
+        (2 * self.starts.load(Ordering::SeqCst) + 1).saturating_sub(running)
     }
 
     /// Notes that due jobs did not find room.
     pub(super) fn refuse_due(&self) {
-        self.due_refused.store(self.moves(), Ordering::SeqCst);
+        self.due_refused.fetch_max(self.moves(), Ordering::SeqCst);
     }
 
     /// Whether no job has started or ended since due jobs found no room.

@@ -4,6 +4,8 @@ use std::collections::HashSet;
 use std::io::Read;
 use std::time::{Duration, Instant};
 
+use base64::engine::general_purpose::STANDARD as BASE64;
+use base64::Engine as _;
 use chaton_admin::dashboard::stored_jobs::{
     CronTicks, JobAction, JobBatch, JobDetails, JobFilter, JobSource, StoredJob,
 };
@@ -293,34 +295,12 @@ fn kinds(arguments: &str) -> String {
 
 /// The lines that Sidekiq writes as JSON, deflated, in Base64.
 fn backtrace(text: &str) -> Vec<String> {
-    let (deflated, mut json) = (base64(text), Vec::new());
+    let packed: Vec<u8> = text.bytes().filter(|byte| *byte != b'\n').collect();
+    let (deflated, mut json) = (BASE64.decode(packed).unwrap_or_default(), Vec::new());
     let read = ZlibDecoder::new(&deflated[..]).take(BACKTRACE_BYTES_MAX).read_to_end(&mut json);
     let lines = read.ok().and_then(|_| serde_json::from_slice::<Vec<String>>(&json).ok());
     let lines = lines.unwrap_or_default();
     lines.into_iter().take(BACKTRACE_LINES_MAX).collect()
-}
-
-/// Decodes as far as the text is Base64.
-fn base64(text: &str) -> Vec<u8> {
-    let (mut bits, mut count, mut bytes) = (0u32, 0, Vec::with_capacity(text.len() * 3 / 4));
-    for byte in text.bytes() {
-        let value = match byte {
-            b'A'..=b'Z' => byte - b'A',
-            b'a'..=b'z' => byte - b'a' + 26,
-            b'0'..=b'9' => byte - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            b'\n' => continue,
-            _ => break,
-        };
-        bits = bits << 6 | u32::from(value);
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            bytes.push((bits >> count) as u8);
-        }
-    }
-    bytes
 }
 
 /// What is shown of an entry. One that is no job is shown without a class, so that it can be removed.

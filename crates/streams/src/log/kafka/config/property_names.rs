@@ -54,27 +54,12 @@ pub fn check(given: &BTreeMap<String, String>) -> Result<()> {
 pub fn unknown(name: &str) -> LogError {
     let mut known = Conf::names();
     known.extend(ALIASES.map(str::to_owned));
-    let nearest = known.iter().map(|one| (distance(name, one), one)).min();
+    let nearest = known.iter().map(|one| (strsim::levenshtein(name, one), one)).min();
     let hint = match nearest {
         Some((steps, one)) if steps <= name.len() / 2 => format!("; did you mean {one:?}?"),
         _ => "; see librdkafka's CONFIGURATION.md".to_owned(),
     };
     LogError::new(ErrorKind::Refused, format!("property {name:?} of Kafka is not known{hint}"))
-}
-
-/// The Levenshtein distance.
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (i, letter) in one.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, another) in other.iter().enumerate() {
-            let change = diagonal + usize::from(letter != *another);
-            diagonal = row[j + 1];
-            row[j + 1] = change.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[other.len()]
 }
 
 #[cfg(test)]
