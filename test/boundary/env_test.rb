@@ -81,6 +81,14 @@ class EnvTest < Minitest::Test
                  seen[0].values_at("SCRIPT_NAME", "QUERY_STRING", "REQUEST_METHOD", "SERVER_PROTOCOL")
   end
 
+  def test_many_headers
+    names = Array.new(60) { |at| "X-H#{at}" }
+    env = env_of("GET / HTTP/1.1\r\nHost: x\r\n#{names.map { |name| "#{name}: #{name}\r\n" }.join}\r\n")
+    assert_equal names, env.values_at(*names.map { |name| "HTTP_#{name.upcase.tr("-", "_")}" })
+    assert_equal 61, env.keys.grep(/\AHTTP_(?!VERSION)/).size
+    assert_empty env.keys.grep_v(String)
+  end
+
   def test_what_is_not_the_usual_is_set
     env = env_of("DELETE /a?b HTTP/1.0\r\nHost: x\r\n\r\n")
     assert_equal %w[DELETE b HTTP/1.0], env.values_at("REQUEST_METHOD", "QUERY_STRING", "SERVER_PROTOCOL")

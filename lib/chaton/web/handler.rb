@@ -36,9 +36,7 @@ module Chaton
         failed = e
         status, headers = answer_error(request, env, e) || [status, headers]
       ensure
-        # Still open only if the thread was killed.
-        status, headers = answer_killed(request, env) if request.open?
-        finish_up(request, env, status, headers, failed) if request.after_reply?
+        finish_up(request, env, status, headers, failed) unless request.done?
       end
 
       private
@@ -92,7 +90,9 @@ module Chaton
       end
 
       def finish_up(request, env, status, headers, error)
-        after_reply(env, status, headers, error)
+        # Still open only if the thread was killed.
+        status, headers = answer_killed(request, env) if request.open?
+        after_reply(env, status, headers, error) if request.after_reply?
       ensure
         # Not left to the garbage collector, because many uploads would use up the descriptors before it runs.
         request.input&.close

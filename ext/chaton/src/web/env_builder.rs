@@ -17,7 +17,7 @@ use crate::web::header_keys::{constant, for_good, HeaderKeys};
 /// Values shared by all requests of a process.
 pub struct EnvBuilder {
     headers: HeaderKeys,
-    templates: Vec<VALUE>,
+    templates: Vec<Template>,
     keys: EnvKeys,
     methods: Vec<(&'static [u8], VALUE)>,
     string_io: VALUE,
@@ -69,6 +69,46 @@ struct EnvKeys {
     body_wait: VALUE,
     /// Of plain and of encrypted requests.
     default_ports: [VALUE; 2],
+}
+
+/// The env of a listener without what differs from request to request.
+struct Template {
+    usual: VALUE,
+    /// The same in a table of twice the size.
+    wide: VALUE,
+    entries: usize,
+}
+
+/// Entries that the VM's table of a template has room for (`st.c`). An env that outgrows it would have its table made
+/// anew in each request, as those of browsers would.
+const ENTRIES_MAX: usize = 32;
+
+impl Template {
+    /// Call with the GVL.
+    fn new(usual: VALUE) -> Self {
+        // SAFETY: Hashes, with the GVL held; the copy is registered at once.
+        unsafe {
+            let entries = rb_sys::rb_hash_size_num(usual) as usize;
+            let wide = for_good(rb_hash_dup(usual));
+            let more = 0..=ENTRIES_MAX.saturating_sub(entries) as isize;
+            for key in more.clone().map(|at| rb_sys::rb_int2inum(at)) {
+                rb_hash_aset(wide, key, Qfalse as VALUE);
+            }
+            for key in more.map(|at| rb_sys::rb_int2inum(at)) {
+                rb_sys::rb_hash_delete(wide, key);
+            }
+            Self { usual, wide, entries }
+        }
+    }
+
+    /// The one that an env with so many headers fits into.
+    fn of(&self, headers: usize) -> VALUE {
+        if self.entries + headers <= ENTRIES_MAX {
+            self.usual
+        } else {
+            self.wide
+        }
+    }
 }
 
 /// In the templates.
@@ -135,10 +175,11 @@ impl EnvBuilder {
         });
         // SAFETY: Hashes, with the GVL held; the copies are registered at once.
         let copy = |hash: &RHash| for_good(unsafe { rb_hash_dup(hash.as_raw()) });
-        let builder = Self {
+        let templates: Vec<_> = templates.iter().map(copy).collect();
+        let mut builder = Self {
             headers,
             legacy_version,
-            templates: templates.iter().map(copy).collect(),
+            templates: Vec::new(),
             keys,
             methods,
             string_io: string_io.as_raw(),
@@ -146,7 +187,8 @@ impl EnvBuilder {
             first_address: Mutex::new(None),
         };
         // SAFETY: Hashes of ours, with the GVL held.
-        builder.templates.iter().for_each(|template| unsafe { builder.put_usual(*template) });
+        templates.iter().for_each(|template| unsafe { builder.put_usual(*template) });
+        builder.templates = templates.into_iter().map(Template::new).collect();
         Ok(builder)
     }
 
@@ -158,7 +200,7 @@ impl EnvBuilder {
     pub fn build(&self, exchange: &Exchange, request: VALUE) -> Result<VALUE, Error> {
         let head = exchange.head();
         let keys = &self.keys;
-        let template = self.templates[exchange.listener().min(self.templates.len() - 1)];
+        let template = &self.templates[exchange.listener().min(self.templates.len() - 1)];
         let protocol = match head.version {
             Version::Http10 => keys.http_10,
             Version::Http11 => keys.http_11,
@@ -167,7 +209,7 @@ impl EnvBuilder {
         // SAFETY: with the GVL held, on values that are live: the template, the
         // registered keys, and fresh Strings stored at once into the Hash.
         unsafe {
-            let env = rb_hash_dup(template);
+            let env = rb_hash_dup(template.of(head.headers.len()));
             let (method, query) = (head.get(head.method), head.get(head.query));
             if method != USUAL_METHOD {
                 rb_hash_aset(env, keys.request_method, self.method(method));

@@ -367,6 +367,11 @@ impl Request {
         Ok(self.open()?.listener())
     }
 
+    /// Whether it was answered, and nothing is left to do after that.
+    fn is_done(&self) -> bool {
+        !self.is_open() && !self.has_after_reply()
+    }
+
     /// Whether there is work after the reply: callables of the application, or a file
     /// to close.
     fn has_after_reply(&self) -> bool {
@@ -474,6 +479,7 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     class.define_method("http2?", method!(Request::is_http2, 0))?;
     class.define_method("hijacked?", method!(Request::is_hijacked, 0))?;
     class.define_method("open?", method!(Request::is_open, 0))?;
+    class.define_method("done?", method!(Request::is_done, 0))?;
     class.define_method("describe", method!(Request::describe, 0))?;
     class.define_method("leave_out", method!(Request::leave_out, 0))?;
     class.define_method("request_id", method!(Request::request_id, 0))?;
