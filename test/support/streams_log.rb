@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "json"
+require "timeout"
 require "chaton/config"
 require "chaton/native"
 
@@ -29,6 +30,8 @@ class StreamsLog
   # @return [String] its name
   def create(name, partitions: 4, settings: {})
     admin(do: "create", name: name, partitions: partitions, replication: 1, settings: settings)
+    # On a busy machine a broker of Kafka knows a topic a moment later.
+    Timeout.timeout(WAIT_S) { sleep 0.02 until admin(do: "topic", name: name) }
     name
   end
 
