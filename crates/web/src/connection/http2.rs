@@ -231,6 +231,11 @@ impl Http2Connection<'_> {
                     self.idle.set_busy();
                     return Poll::Pending;
                 }
+                // The last answer was sent in this turn, which began before.
+                Poll::Pending if self.client.waste.is_spent() && !self.frames.has_streams() => {
+                    self.frames.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+                    return self.frames.poll_closed(cx).map(drop);
+                }
                 Poll::Pending => return self.poll_idle(cx),
             }
         }
@@ -245,12 +250,17 @@ impl Http2Connection<'_> {
         self.frames.poll_accept(cx)
     }
 
-    /// The client has wasted too much. What it was promised is answered, unless it goes on.
+    /// The client has wasted too much. What it was promised is answered, unless it goes on. The crate sends an answer
+    /// that it holds after the request has ended here.
     fn calm(&mut self) {
         self.leave();
-        if self.client.requests.load(Relaxed) == 0 || self.client.waste.is_over() {
+        if !self.is_answering() || self.client.waste.is_over() {
             self.frames.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
         }
+    }
+
+    fn is_answering(&self) -> bool {
+        self.client.requests.load(Relaxed) > 0 || self.frames.has_streams()
     }
 
     /// Why the client gets no further request through, if so: it has wasted too much, or was told to
