@@ -199,7 +199,7 @@ class NewApplicationTest < Minitest::Test
     wait_for { Dir[File.join(@root, "tmp/letter_opener/*/*.html")].any? { |path| File.read(path).match?(/a letter/) } }
     refute_empty Dir[File.join(@root, "tmp/cache/bootsnap/*")]
     assert_equal 0, stop
-    run_in(Bundle.command, "exec", "spring", "rails", "runner", "NoteJob.perform_later", env: beside)
+    spring("rails", "runner", "NoteJob.perform_later", env: beside)
     start("bin/rails", "server", "-p", "0", "-b", "127.0.0.1", env: beside)
     wait_for { File.exist?(File.join(@root, "tmp/noted")) }
     assert_equal 0, stop
@@ -228,6 +228,18 @@ class NewApplicationTest < Minitest::Test
   end
 
   private
+
+  # Before Spring has loaded anything of the application, at times Ruby takes its thread that waits for an autoload, and
+  # the one that loads, for a deadlock ("No live threads left").
+  def spring(*words, **options)
+    tries = 3
+    begin
+      run_in(Bundle.command, "exec", "spring", *words, **options)
+    rescue RuntimeError => e
+      raise unless e.message.include?("No live threads left") && (tries -= 1).positive?
+      retry
+    end
+  end
 
   def run_in(*command, env: {}) = NewApplicationTest.run_in(@root, *command, env: env)
 

@@ -56,9 +56,7 @@ class RailtieTest < Minitest::Test
   # As the defaults of Rails 8.2 have it, which older ones do not take from config.
   def test_a_store_in_postgresql_takes_jobs_into_the_transaction
     defaults = <<~RUBY
-      if Rails.version < "8.2"
-        ActiveJob::Base.class_attribute(:enqueue_after_transaction_commit, default: true)
-      end
+      ActiveSupport.on_load(:active_job) { class_attribute(:enqueue_after_transaction_commit, default: true) }
       class App
         config.active_job.enqueue_after_transaction_commit = true
         config.define_singleton_method(:loaded_config_version) { ENV["VERSION"] }
