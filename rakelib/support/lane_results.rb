@@ -68,7 +68,7 @@ class LaneResults
   def row(lanes)
     records = lanes.map { |lane| read(@kept, lane) }
     versions = records.first["versions"].except("rustc").keys.map do |name|
-      "#{name} #{records.map { |record| record["versions"][name] }.uniq.join(" and ")}"
+      "#{name} #{records.map { |record| record["versions"][name] }.uniq.join(" / ")}"
     end
     parts = records.flat_map { |record| record["parts"].to_a }
     passed = parts.map { |name, part| "#{name} #{shown(part)}" }.join(", ")
