@@ -120,6 +120,15 @@ class TidyTest < Minitest::Test
     assert_match(/^## /, File.read("CHANGELOG.md"), "the change log names no version")
   end
 
+  # The lane runs last, when everything else has taken half an hour.
+  def test_the_tests_that_ci_names_exist
+    words = "#{File.read(".ci/run")[/^lane=\(.*?\)/m]}; printf '%s\\n' \"${lane[@]}\""
+    names = IO.popen(["bash", "-c", words], &:read).split
+    missing = names.reject { |name| File.directory?("test/#{name}") || File.exist?("test/#{name}_test.rb") }
+    assert_equal [], missing
+    assert_includes names, "unit"
+  end
+
   def test_figures_have_their_raw_results
     cited = %w[README.md docs/BENCHMARKS.md].flat_map { |page| File.read(page).scan(%r{bench/runs/[\w.-]+}) }.uniq
     assert_operator cited.size, :>, 0

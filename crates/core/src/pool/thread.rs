@@ -218,8 +218,8 @@ impl Drop for PoolThread {
         // If this thread was woken for work, another one is woken in its place.
         let woken = state.wake_for_work(clock::now_ns);
         let left = !state.queue.is_empty();
-        let few = state.alive() < self.pool.settings.threads_min;
-        if !state.closing && woken.is_none() && (few || left) {
+        let few = state.alive() + state.spawning < self.pool.settings.threads_min;
+        if !state.closing && (few || left && woken.is_none()) {
             state.spawning += 1;
             self.pool.events.post(SupportEvent::Spawn(1));
         }
@@ -423,6 +423,24 @@ mod tests {
         );
         let third = pool.enter();
         assert!(matches!(third.take(), Take::Work(work) if work.id() == 1));
+    }
+
+    #[test]
+    fn the_minimum_stays_where_a_thread_leaves_while_work_waits() {
+        let settings = PoolSettings { threads_min: 2, ..PoolSettings::for_tests(2) };
+        let pool = Pool::new(settings, Arc::new(Scoreboard::new(1).unwrap()), false).unwrap();
+        let limits = QueueLimits { count_max: 100, bytes_max: 100, age_max: Duration::ZERO };
+        pool.register(Role::Web, limits);
+        let (parked, killed) = (pool.enter(), pool.enter());
+        assert!(matches!(parked.take(), Take::Wait));
+        (0..2).for_each(|id| pool.enqueue(request(id)).ok().unwrap());
+        assert!(matches!(killed.take(), Take::Work(work) if work.id() == 0));
+        drop(killed);
+        assert_eq!(pool.events.poll(), Some(SupportEvent::Spawn(1)));
+        assert!(matches!(parked.take(), Take::Work(work) if work.id() == 1), "it was woken");
+        drop(parked);
+        assert_eq!(pool.events.poll(), Some(SupportEvent::Spawn(1)));
+        assert_eq!(pool.events.poll(), None);
     }
 
     #[test]
