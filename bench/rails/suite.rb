@@ -13,11 +13,12 @@ module Bench
     # `bin/bench rails`; Bench::Run calls its methods.
     module Suite
       NOTES = <<~TEXT
-        examples/rails in production, with two workers for web and one process for jobs; both take jobs in Sidekiq's format from
-        a Redis. Requests are counted while it is deployed three times: `chaton restart --wait`; a phased restart of Puma, and
-        Sidekiq ended and started again. 100 jobs of 0.1 s run when the process that runs them gets a `kill -9`; it is started
-        again at once. The page is then requested by 10 clients beside four jobs that compute. Memory is the sum over all
-        processes at the end, with shared pages counted once (PSS). Versions are those that the processes had loaded.
+        examples/rails in production, with two workers for web and one process for jobs; both take jobs in Sidekiq's
+        format from a Redis. Requests are counted while it is deployed three times: `chaton restart --wait`; a phased
+        restart of Puma with `preload_app! false` (one that preloads cannot be restarted so), and Sidekiq ended and started
+        again. 100 jobs of 0.1 s run when the process that runs them gets a `kill -9`; it is started again at once. The
+        page is then requested by 10 clients beside four jobs that compute. Memory is the sum over all processes at the
+        end, with shared pages counted once (PSS). Versions are those that the processes had loaded.
       TEXT
 
       module_function

@@ -52,7 +52,7 @@ module Chaton
 
     # The first argument names a command; a file or an option is an argument of `serve`.
     def command
-      first = Commands::BEFORE.fetch(@argv.first, @argv.first)
+      first = Commands::OLD_NAMES.fetch(@argv.first, @argv.first)
       return [first, @argv.drop(1)] if Commands::ALL.key?(first) || first == "help"
       raise no_command(first) if first&.match?(WORD) && !File.exist?(first)
 

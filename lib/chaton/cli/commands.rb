@@ -23,8 +23,8 @@ module Chaton
         "profile" => "show which code allocates, and which objects stay; `chaton profile --help` has the commands"
       }.freeze
 
-      # Name before => name.
-      BEFORE = { "trace" => "profile" }.freeze
+      # Old name => name.
+      OLD_NAMES = { "trace" => "profile" }.freeze
 
       # @return [Class]
       def self.find(name)

@@ -21,7 +21,7 @@ class RailsTableTest < Minitest::Test
       assert_equal <<~TEXT, File.read("#{root}/README.md")
         # Us
         <!-- rails -->
-        | Rails 8.1.3, 2 web workers and 1 for jobs | Chaton | Puma 7.1.0 and Sidekiq 8.0.9 |
+        | Rails 8.1.3 on Ruby 3.4.1, 2 web workers and 1 for jobs | Chaton | Puma 7.1.0 and Sidekiq 8.0.9 |
         |---|---:|---:|
         | requests failed in three deploys | 1 of 300 | 16 of 200 |
         | jobs lost by a `kill -9` | 0 of 300 | 15 of 200 |

@@ -145,7 +145,7 @@ impl Fetcher {
         let plan = self.plan();
         self.answers_seen = self.state.answers.load(Ordering::SeqCst);
         let nothing = plan.acks.is_empty() && plan.unlocks.is_empty() && plan.count == 0;
-        if nothing && !self.state.hand.read().compare {
+        if nothing && !self.state.hand.read().doubts.compare {
             return false;
         }
         let result = self.execute(&plan);
@@ -222,7 +222,7 @@ impl Fetcher {
     fn execute(&mut self, plan: &FetchPlan) -> Result<ClaimReply> {
         self.store.connect()?;
         let before = self.connections;
-        if self.state.hand.read().compare || before != 0 && before != self.store.connections() {
+        if self.state.hand.read().doubts.compare || before != 0 && before != self.store.connections() {
             self.compare_with_store(plan)?;
         }
         self.connections = self.store.connections();
@@ -302,11 +302,11 @@ impl Fetcher {
         let mut hand = self.state.hand.write();
         hand.acks_in_write = 0;
         hand.claims = false;
-        hand.compare = true;
+        hand.doubts.compare = true;
         self.rewritten += plan.acks.len();
         hand.return_acks(plan.acks);
         if plan.count > 0 {
-            hand.note_lost_claim(plan.first_ticket);
+            hand.doubts.note_lost_claim(plan.first_ticket);
         }
         let newer = std::mem::replace(&mut hand.unlocks, plan.unlocks);
         hand.unlocks.extend(newer);
@@ -333,7 +333,7 @@ impl Fetcher {
         let Self { state, store, intake, .. } = self;
         let lost = reconcile(state, &mut **store, &plan.acks, || intake.take(state))?;
         let admitted = self.admission.admit(&mut *self.store, lost);
-        self.state.hand.write().compare |= admitted.is_err();
+        self.state.hand.write().doubts.compare |= admitted.is_err();
         admitted
     }
 
@@ -428,7 +428,7 @@ impl Fetcher {
             && self.state.feed.idle_threads() > unstarted;
         claims
             || hand.preempt
-            || hand.compare
+            || hand.doubts.compare
             || !hand.unlocks.is_empty()
             || self.acks_are_due(hand)
     }

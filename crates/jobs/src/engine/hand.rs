@@ -50,10 +50,7 @@ pub(super) struct Inbox {
     pub look: bool,
     /// A queue got a job that comes before those of the claimed jobs.
     pub preempt: bool,
-    /// The store may have lost its last writes.
-    pub compare: bool,
-    /// The first ticket of the claims whose reply was lost.
-    pub lost_from: Option<u64>,
+    pub doubts: Doubts,
     /// Tickets, first and one past the last, under which the maintenance thread claims due jobs now.
     pub due_claim: Option<(u64, u64)>,
 }
@@ -61,15 +58,30 @@ pub(super) struct Inbox {
 impl Inbox {
     /// Whether there is no message.
     pub fn is_empty(&self) -> bool {
-        let told = self.look || self.preempt || self.compare;
+        let told = self.look || self.preempt || self.doubts.compare;
         let jobs = self.claimed.is_empty() && self.ended.is_empty() && self.left.is_empty();
         !told && jobs && self.suspects.is_empty() && self.unlocks.is_empty()
     }
+}
 
+/// Why the in-flight set in the store may differ from the jobs in hand.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Doubts {
+    /// Compare them before the next call: a call had no reply, or the store may have lost its last writes.
+    pub compare: bool,
+    /// The first ticket of the claims whose reply was lost.
+    pub lost_from: Option<u64>,
+}
+
+impl Doubts {
     /// Notes that the reply to a claim with this first ticket was lost.
     pub fn note_lost_claim(&mut self, ticket: u64) {
-        self.compare = true;
-        self.lost_from = Some(self.lost_from.map_or(ticket, |from| from.min(ticket)));
+        self.add(Self { compare: true, lost_from: Some(ticket) });
+    }
+
+    pub fn add(&mut self, other: Self) {
+        self.compare |= other.compare;
+        self.lost_from = self.lost_from.into_iter().chain(other.lost_from).min();
     }
 }
 
@@ -96,11 +108,7 @@ pub(super) struct Hand {
     pub claims: bool,
     /// See [`Inbox::due_claim`].
     pub due_claim: Option<(u64, u64)>,
-    /// Compare the in-flight set in the store with `jobs` before the next call: the reply to a claim was lost, or the
-    /// store may have lost its last writes.
-    pub compare: bool,
-    /// The first ticket of the claims whose reply was lost.
-    pub lost_from: Option<u64>,
+    pub doubts: Doubts,
     /// Jobs that ran when the engine gave them up, by ticket: they stay in flight.
     pub left: HashSet<u64>,
     /// Jobs that ended in another way than [`Outcome::Ack`], by ticket.
@@ -153,12 +161,6 @@ impl Hand {
     /// Whether a job that is not in hand any more has ended with [`Outcome::Ack`].
     pub fn was_acknowledged(&self, ticket: u64) -> bool {
         ticket >= self.remembered_from && !self.unacknowledged.contains(&ticket)
-    }
-
-    /// Notes that the reply to a claim with this first ticket was lost.
-    pub fn note_lost_claim(&mut self, ticket: u64) {
-        self.compare = true;
-        self.lost_from = Some(self.lost_from.map_or(ticket, |from| from.min(ticket)));
     }
 
     /// Whether no suspect waits or runs.

@@ -58,8 +58,7 @@ impl Intake {
         hand.unlocks.append(&mut taken.unlocks);
         hand.queues_empty &= !std::mem::take(&mut taken.look);
         hand.preempt |= std::mem::take(&mut taken.preempt);
-        hand.compare |= std::mem::take(&mut taken.compare);
-        taken.lost_from.take().into_iter().for_each(|ticket| hand.note_lost_claim(ticket));
+        hand.doubts.add(std::mem::take(&mut taken.doubts));
     }
 }
 

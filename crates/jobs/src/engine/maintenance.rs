@@ -364,7 +364,7 @@ impl Maintenance {
         let before = std::mem::replace(&mut self.connections, self.store.connections());
         if was_forgotten || before != 0 && before != self.connections {
             self.healthy_since_ns = boot_ns().max(1);
-            self.state.tell_fetcher(|inbox| inbox.compare = true);
+            self.state.tell_fetcher(|inbox| inbox.doubts.compare = true);
         }
     }
 
@@ -495,7 +495,7 @@ impl Maintenance {
         self.state.tell_fetcher(|inbox| {
             inbox.due_claim = None;
             if lost {
-                inbox.note_lost_claim(first);
+                inbox.doubts.note_lost_claim(first);
             }
         });
         self.state.idle_wait.changed();
@@ -535,7 +535,7 @@ impl Maintenance {
         let result = self.heartbeat(now_s).and_then(|()| {
             // The fetcher has ended: what it was told last is taken here.
             Intake::new(&self.state).take(&self.state);
-            if self.state.hand.read().compare {
+            if self.state.hand.read().doubts.compare {
                 reconcile(&self.state, &mut *self.store, &[], || ())?;
             }
             let name = self.state.identity.name.clone();

@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
-use super::hand::Hand;
+use super::hand::{Doubts, Hand};
 use super::state::EngineState;
 use crate::document::Document;
 use crate::outcome::{Ack, Outcome, SideEffects};
@@ -32,15 +32,10 @@ pub(super) fn reconcile(
     settle: impl FnOnce(),
 ) -> Result<Vec<ClaimedJob>> {
     // Taken first: a claim that fails meanwhile asks for another comparison.
-    let mut hand = state.hand.write();
-    hand.compare = false;
-    let lost_from = hand.lost_from.take();
-    drop(hand);
-    let result = compare(state, store, in_write, lost_from, settle);
+    let doubts = std::mem::take(&mut state.hand.write().doubts);
+    let result = compare(state, store, in_write, doubts.lost_from, settle);
     if result.is_err() {
-        let mut hand = state.hand.write();
-        hand.compare = true;
-        lost_from.into_iter().for_each(|ticket| hand.note_lost_claim(ticket));
+        state.hand.write().doubts.add(Doubts { compare: true, ..doubts });
     }
     result
 }

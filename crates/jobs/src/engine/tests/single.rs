@@ -438,12 +438,12 @@ fn a_lost_claim_of_due_jobs_is_adopted() {
     let job = engine.start_one().unwrap();
     let ticket = job.ticket();
     engine.state.inbox.lock().claimed.clear();
-    engine.state.inbox.lock().note_lost_claim(ticket);
+    engine.state.inbox.lock().doubts.note_lost_claim(ticket);
     engine.state.inbox.lock().due_claim = Some((ticket, ticket + 1));
     engine.fetch();
     assert!(engine.start_one().is_none(), "the maintenance thread is about to admit it");
     engine.state.inbox.lock().due_claim = None;
-    engine.state.inbox.lock().note_lost_claim(ticket);
+    engine.state.inbox.lock().doubts.note_lost_claim(ticket);
     engine.fetch();
     let found = engine.start_one().unwrap();
     assert!(found.is_due() && found.ticket() == ticket);
@@ -525,7 +525,7 @@ fn a_job_that_was_left_running_stays_in_flight() {
     let mut engine = SteppedEngine::new(&factory, config(), 1);
     engine.fetch();
     engine.start_one().unwrap().leave();
-    engine.state.inbox.lock().compare = true;
+    engine.state.inbox.lock().doubts.compare = true;
     engine.fetch();
     assert_eq!(store.in_flight(&engine.state.identity.name).unwrap().len(), 1);
 }
