@@ -24,7 +24,9 @@ module Bench
       # @return [Array<Array<String>>] the lines' cells, the heading first
       def lines
         stack = "Rails #{versions["Rails"]} on Ruby #{versions["Ruby"]}, 2 web workers and 1 for jobs"
-        [[stack, *@slices.keys.map { |name| title(name) }], *ROWS.map { |label, cell| [label, *@slices.values.map(&cell)] }]
+        [[stack, *@slices.keys.map { |name| title(name) }], *ROWS.map { |label, cell|
+                                                              [label, *@slices.values.map(&cell)]
+                                                            }]
       end
 
       # @return [String] for a README

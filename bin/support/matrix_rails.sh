@@ -30,16 +30,17 @@ MATRIX_RAILS_VENDORED="generators jbuilder jbuilder.rb letter_opener letter_open
 # The folder of the lanes in the root directory.
 MATRIX_RAILS=/srv/rails
 
-# The versions that were asked for, after `demo` one, and their packages. What Debian has no package of comes from its
-# repository, which is cloned once, to where CHATON_MATRIX_GEMS says.
+# The versions that were asked for, after `demo` one and after `bench` the newest, and their packages. What Debian has no
+# package of comes from its repository, which is cloned once, to where CHATON_MATRIX_GEMS says.
 matrix_rails_use() {
-  local row
-  matrix_rails_demo=
-  if [ "${1:-}" = demo ]; then
-    matrix_rails_demo=yes
-    MATRIX_PACKAGES+=" wrk"
-    set -- "${2:-${MATRIX_RAILS_LANES%% *}}"
-  fi
+  local row newest=${MATRIX_RAILS_LANES%% *}
+  matrix_rails_words="rails $*"
+  matrix_rails_bench=()
+  case "${1:-}" in
+    demo) matrix_rails_bench=(rails) && set -- "${2:-$newest}" ;;
+    bench) matrix_rails_bench=("${@:2}") && set -- "$newest" ;;
+  esac
+  [ ${#matrix_rails_bench[@]} = 0 ] || MATRIX_PACKAGES+=" wrk"
   matrix_rails_versions=("$@")
   [ $# -gt 0 ] || read -ra matrix_rails_versions <<<"$MATRIX_RAILS_LANES"
   MATRIX_PACKAGES+=" $MATRIX_RAILS_PACKAGES"
@@ -114,7 +115,7 @@ matrix_rails_build() {
   touch "$root$folder/.complete"
 }
 
-# Runs the tests of Rails, or the demonstration, with each version.
+# Runs the tests of Rails, or benchmarks, with each version.
 matrix_rails() {
   local root=$1 version ruby value env=() status=0
   matrix_rails_gems "$root"
@@ -125,9 +126,9 @@ matrix_rails() {
     matrix_rails_build "$root" "$version"
     matrix_env=("${env[@]}" "GEM_HOME=$MATRIX_RAILS/$version/gems" "CHATON_RAILS=$MATRIX_RAILS/$version/source"
       "CHATON_INSTRUMENTS=$MATRIX_RAILS/instruments")
-    if [ -n "$matrix_rails_demo" ]; then
-      matrix_command="bin/matrix ${source:+--ruby-source $(basename "$source") }rails demo $version"
-      matrix_bench experimental "$root" rails || status=$?
+    if [ ${#matrix_rails_bench[@]} -gt 0 ]; then
+      matrix_command="bin/matrix ${source:+--ruby-source $(basename "$source") }$matrix_rails_words"
+      matrix_bench experimental "$root" "${matrix_rails_bench[@]}" || status=$?
     else
       matrix_test "rails-$version-ruby-$ruby" "$root" rails || status=$?
     fi

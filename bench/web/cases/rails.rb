@@ -13,15 +13,27 @@ module Bench
       module_function
 
       def rails
-        [10, 50].flat_map do |connections|
-          [
-            rails_row("index", "index of 50 rows", connections, path: "/posts"),
-            rails_row("show", "show", connections, path: "/posts/1"),
-            rails_row("create", "create", connections, rps: 1.5, **CREATE),
-            rails_row("index", "index of 50 rows", connections, workers: 2, path: "/posts"),
-            rails_row("show", "show", connections, workers: 2, path: "/posts/1")
-          ]
+        [*rails_alone, *[10, 50].flat_map { |connections| rails_rows(connections) }]
+      end
+
+      # One request at a time shows what a request costs, without a queue or a second thread.
+      def rails_alone
+        bars = [Bar.at_least(:rps, 0.97, against: :fastest), Bar.at_most(:p99_ms, 1.05, against: :fastest)]
+        [["index", "index of 50 rows", { path: "/posts" }], ["show", "show", { path: "/posts/1" }],
+         ["create", "create", CREATE]].map do |action, title, given|
+          row("rails-#{action}-c1", "Rails on SQLite, #{title}, c=1, 1 process; Chaton's defaults", bars,
+              rackup: RAILS, connections: 1, warmup_s: 2, scouts: 2, servers: rails_servers(0), **given)
         end
+      end
+
+      def rails_rows(connections)
+        [
+          rails_row("index", "index of 50 rows", connections, path: "/posts"),
+          rails_row("show", "show", connections, path: "/posts/1"),
+          rails_row("create", "create", connections, rps: 1.5, **CREATE),
+          rails_row("index", "index of 50 rows", connections, workers: 2, path: "/posts"),
+          rails_row("show", "show", connections, workers: 2, path: "/posts/1")
+        ]
       end
 
       def rails_row(action, title, connections, workers: 0, rps: 1.05, **given)
