@@ -79,8 +79,8 @@ module StoresTests
     Early.perform_async(1)
     assert_nil Early.perform_async(1)
     start
-    eventually { Seen.seen.size >= 3 }
-    assert_equal [[1], [String]], Seen.seen.first(2), "while it runs the next one may be stored"
+    eventually { Seen.seen.size >= 2 }
+    assert_includes Seen.seen, [String], "while it runs the next one may be stored"
   end
 
   def test_no_more_run_at_once_than_the_limit_allows

@@ -22,9 +22,10 @@ module StoreJobs
 
   class Early < Note
     options unique_for: 600, unique_until: :start
+    # The next one may run before the first has ended.
     def perform(*args)
-      super
-      Seen << [Early.perform_async(*args).class] unless Seen.seen.size > 2
+      again = Early.perform_async(*args) if Seen.seen.empty?
+      Seen << [again.class]
     end
   end
 
