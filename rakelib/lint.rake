@@ -18,9 +18,11 @@ def clippy_clean?
          "--", "-D", "warnings")
 end
 
-# Of the packages that are compiled on this system: cargo has fetched no others.
+# Of the packages that are compiled on this system. Those that only tests use are fetched here where none has run yet.
 def dependencies_in_order?
   host = IO.popen(["rustc", "-vV"], &:read)[/^host: (.+)$/, 1]
+  return unless system(Toolchain.cargo, "fetch", "--quiet", "--locked", "--target", host)
+
   metadata, problem, status = Open3.capture3(Toolchain.cargo, "metadata", "--locked", "--offline", "--format-version",
                                              "1", "--filter-platform", host)
   return puts(problem) unless status.success?

@@ -222,7 +222,9 @@ impl Fetcher {
     fn execute(&mut self, plan: &FetchPlan) -> Result<ClaimReply> {
         self.store.connect()?;
         let before = self.connections;
-        if self.state.hand.read().doubts.compare || before != 0 && before != self.store.connections() {
+        if self.state.hand.read().doubts.compare
+            || before != 0 && before != self.store.connections()
+        {
             self.compare_with_store(plan)?;
         }
         self.connections = self.store.connections();
