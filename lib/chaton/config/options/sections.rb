@@ -79,7 +79,8 @@ module Chaton
       # Where allocations come from.
       PROFILING = [
         Option.in(:memory, :profile, :memory, Types::Switch.new, false,
-                  "Profile allocations from the start; `chaton profile` switches it in a running server.")
+                  "Profile allocations from the start; `chaton profile` switches it in a running server.",
+                  also: %i[trace])
       ].freeze
 
       MEMORY = [*COLLECTION, *CEILINGS, *PROFILING].freeze
