@@ -14,8 +14,8 @@ class OwnWorkTest < Minitest::Test
 
   # Of a worker, of PostgreSQL and of the supervisor, by turns.
   KILLS = Soak.number(6, 200)
-  # Each kill meets some.
-  JOBS = 20 * KILLS
+  # Each kill meets some; many kills also on a machine that is so busy that some come late.
+  JOBS = Soak.number(20, 60) * KILLS
   # Jobs that add 1 to the row of their number, in so many ways.
   CLASSES = <<~'RUBY'
     def write(text) = ActiveRecord::Base.connection.execute(text)
@@ -224,14 +224,17 @@ class OwnWorkTest < Minitest::Test
     server, console = boot(workers: "jobs: 2")
     console.run("Adds.perform_bulk((1..#{JOBS}).map { |id| [id, 0.2] })")
     KILLS.times do |number|
-      # Those that die come first again: one that dies with three workers is not run any more.
       done = counted
-      server.eventually("some are done") { counted >= [done + 16, JOBS].min }
+      # The last ones may be dead: those that died with three workers are not run until somebody asks for it.
+      server.eventually("some are done") { counted >= [done + 16, JOBS - 10].min }
       kill(server, number % 3)
     end
     server.kill_all
     server = prepare_jobs(classes, section: "lease_s 5").start.ready
-    server.eventually("all are done", timeout_s: 120) { counted == JOBS }
+    server.eventually("all are done", timeout_s: 240) do
+      console.run("Chaton::Jobs::DeadSet.new.retry_all")
+      counted == JOBS
+    end
     drained(server, console)
     assert_equal "1", sql("SELECT DISTINCT value FROM counts WHERE id>0")
   end
