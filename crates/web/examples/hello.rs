@@ -9,11 +9,9 @@ use std::io::Read;
 use std::net::TcpListener;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use chaton_web::{Config, Engine, Exchange, Listener, ListenerKind};
+use chaton_web::{BodySize, Config, Engine, Exchange, Listener, ListenerKind, ResponseHead};
 
-const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 12\r\n";
-const CLOSE: &[u8] = b"Connection: close\r\n";
-const BODY: &[u8] = b"\r\nHello world\n";
+const BODY: &[u8] = b"Hello world\n";
 
 /// A queue for one thread.
 #[derive(Default)]
@@ -56,14 +54,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let engine = Engine::start(Config::for_tests(vec![listener]), queue.clone())?;
     std::thread::Builder::new().name("answers".to_owned()).spawn(move || loop {
         let exchange = queue.take();
-        let keep_alive = exchange.keep_alive();
-        let mut out = exchange.take_buffer();
-        out.extend_from_slice(HEAD);
-        if !keep_alive {
-            out.extend_from_slice(CLOSE);
+        let context = exchange.response_context(None);
+        let head = ResponseHead::new(exchange.take_buffer(), 200, &context).and_then(|mut head| {
+            head.header(b"Content-Type", b"text/plain")?;
+            head.finish(BodySize::Known(BODY.len() as u64))
+        });
+        if let Ok(mut head) = head {
+            head.bytes.extend_from_slice(BODY);
+            exchange.complete(head, None);
         }
-        out.extend_from_slice(BODY);
-        exchange.complete(out, None, keep_alive);
     })?;
     std::io::stdin().read_to_end(&mut Vec::new())?;
     println!("{:#?}", engine.stats());

@@ -27,12 +27,13 @@ use crate::connection_registry::IdleMark;
 use crate::error_response::ErrorResponse;
 use crate::exchange::Exchange;
 use crate::forwarded::Peer;
-use crate::head::{BodyFraming, HeadError, Parsed};
+use crate::head::{BodyFraming, HeadError, Parsed, Version};
 use crate::limits::{bytes_min, Limits};
 use crate::pending_response::NextOutput;
 use crate::proxy_protocol::NoProxyHeader;
 use crate::read_buffer::ReadBuffer;
 use crate::request_body::{BodyError, BodyReader, RequestBody};
+use crate::response_head::EncodedHead;
 use crate::send_buffer::{Segment, SpoolWrite};
 use crate::server_state::ServerState;
 use crate::stats::add;
@@ -292,11 +293,16 @@ impl Drop for ConnectionGuard {
 impl Connection {
     /// Sends the engine's own response and ends the connection.
     async fn send_error(&mut self, error: ErrorResponse, has_head: bool) {
-        let is_head = has_head && self.exchange.head().is_head();
+        let head = self.exchange.head();
+        let (version, is_head) = match has_head {
+            true => (head.version, head.is_head()),
+            false => (Version::Http11, false),
+        };
         self.sent = 0;
         self.ended_at = Instant::now();
         self.sending.clear();
-        self.sending.push_back(Segment::Bytes { bytes: error.encode(is_head), at: 0 });
+        let bytes = error.encode(version, is_head).bytes;
+        self.sending.push_back(Segment::Bytes { bytes, at: 0 });
         add(&self.shared.counters.refused, 1);
         self.shared.counters.responded(error.status);
         self.count_response(error.status, false);
@@ -498,9 +504,6 @@ fn give(application: &mut ClientSocket, bytes: &[u8], cx: &mut Context) -> Resul
     }
 }
 
-/// Asks the client to send the body it announced (RFC 9110 section 10.1.1).
-const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
-
 impl Connection {
     /// Waits for a request and reads its head. The bytes behind it are in `unread`.
     async fn read_head(&mut self) -> Result<(), Closing> {
@@ -667,7 +670,8 @@ impl Connection {
             reader.counted(framing, &self.budget, limits).map_err(|error| self.body_end(&error))?;
         if expects && self.unread.is_empty() {
             // A client that has sent some of its body did not wait for this.
-            self.sending.push_back(Segment::Bytes { bytes: CONTINUE.to_vec(), at: 0 });
+            let bytes = EncodedHead::continued().bytes;
+            self.sending.push_back(Segment::Bytes { bytes, at: 0 });
             self.send().await?;
         }
         let mut complete = false;
@@ -1235,7 +1239,7 @@ impl Connection {
             }
             if upload.expects && upload.body.is_wanted() {
                 upload.expects = false;
-                self.exchange.interim(CONTINUE);
+                self.exchange.interim(EncodedHead::continued());
             }
             let mut scratch = shared.scratch.lock();
             let len = scratch.len().min(room);

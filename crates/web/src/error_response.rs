@@ -1,8 +1,7 @@
 //! Responses that the engine writes without the application.
 
-use std::io::Write as _;
-
-use crate::{date, status};
+use crate::head::Version;
+use crate::response_head::{BodySize, EncodedHead, ResponseContext, ResponseFraming, ResponseHead};
 
 /// A short plain-text response that ends the connection.
 #[derive(Clone, Copy, Debug)]
@@ -23,49 +22,52 @@ impl ErrorResponse {
         Self { retry_after_s: Some(seconds), ..self }
     }
 
-    /// The whole response as bytes; a response to HEAD has no body.
-    pub fn encode(self, is_head: bool) -> Vec<u8> {
+    /// The whole response, with its body in the buffer of the head; a response to HEAD has none.
+    pub fn encode(self, version: Version, is_head: bool) -> EncodedHead {
         let Self { status, text, retry_after_s } = self;
-        let mut out = Vec::with_capacity(256);
-        // Writing to a vector can't fail.
-        let _ = write!(out, "HTTP/1.1 {status} {}\r\n", status::reason(status));
-        date::append_date_line(&mut out);
-        let _ = write!(
-            out,
-            "Content-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\n",
-            text.len() + 1
-        );
-        if let Some(seconds) = retry_after_s {
-            let _ = write!(out, "Retry-After: {seconds}\r\n");
+        let context = ResponseContext {
+            version,
+            is_head,
+            keep_alive: false,
+            compression: None,
+            timing: None,
+        };
+        let head =
+            ResponseHead::new(Vec::with_capacity(256), status, &context).and_then(|mut head| {
+                head.header(b"Content-Type", b"text/plain; charset=utf-8")?;
+                if let Some(seconds) = retry_after_s {
+                    head.header(b"Retry-After", itoa::Buffer::new().format(seconds).as_bytes())?;
+                }
+                head.finish(BodySize::Known(text.len() as u64 + 1))
+            });
+        let mut head = head.expect("these headers are good");
+        if head.framing != ResponseFraming::None {
+            head.bytes.extend_from_slice(text.as_bytes());
+            head.bytes.push(b'\n');
         }
-        out.extend_from_slice(b"Connection: close\r\n\r\n");
-        if !is_head {
-            out.extend_from_slice(text.as_bytes());
-            out.push(b'\n');
-        }
-        out
+        head
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::response_head::{head_len, status_of};
 
     #[test]
     fn an_error_response_is_complete() {
-        let bytes = ErrorResponse::new(503, "Busy.").retry_after(2).encode(false);
-        let text = std::str::from_utf8(&bytes).unwrap();
+        let head = ErrorResponse::new(503, "Busy.").retry_after(2).encode(Version::Http11, false);
+        let text = std::str::from_utf8(&head.bytes).unwrap();
         assert!(text.starts_with("HTTP/1.1 503 "), "{text}");
-        assert!(text.contains("\r\nRetry-After: 2\r\n"), "{text}");
-        assert!(text.contains("\r\nContent-Length: 6\r\n"), "{text}");
-        assert!(text.ends_with("Connection: close\r\n\r\nBusy.\n"), "{text}");
-        assert_eq!(status_of(&bytes), 503);
-        assert_eq!(head_len(&bytes), bytes.len() - "Busy.\n".len());
+        for line in ["Retry-After: 2", "Content-Length: 6", "Connection: close"] {
+            assert!(text.contains(&format!("\r\n{line}\r\n")), "{text}");
+        }
+        assert!(text.ends_with("\r\n\r\nBusy.\n"), "{text}");
+        assert_eq!((head.status, head.len), (503, text.len() - "Busy.\n".len()));
     }
 
     #[test]
     fn an_error_response_to_head_has_no_body() {
-        assert!(ErrorResponse::new(400, "No.").encode(true).ends_with(b"\r\n\r\n"));
+        let head = ErrorResponse::new(400, "No.").encode(Version::Http11, true);
+        assert!(head.bytes.ends_with(b"\r\n\r\n"));
     }
 }

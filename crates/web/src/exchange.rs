@@ -16,7 +16,6 @@ use std::{fmt, io};
 use chaton_core::work::{Role, Work};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use crate::access_log::AccessLog;
 use crate::body_part::BodyPart;
 use crate::budget::ConnectionBudget;
 use crate::compression::Encoder;
@@ -29,7 +28,7 @@ use crate::pending_response::{Capacity, ClientGone, PendingResponse, ResponsePha
 use crate::request_body::RequestBody;
 use crate::request_start;
 use crate::response_head::{
-    head_len, BodySize, CompressionOffer, ResponseContext, ResponseFraming, ResponseHead,
+    BodySize, CompressionOffer, EncodedHead, ResponseContext, ResponseHead,
 };
 use crate::send_buffer::SpoolWrite;
 use crate::server_timing::ServerTiming;
@@ -177,21 +176,31 @@ impl Exchange {
         self.may_keep_alive && !self.context.is_draining() && self.body.is_complete()
     }
 
-    /// Gives the whole response: `out` and, after it, `tail`.
-    pub fn complete(self: Arc<Self>, out: Vec<u8>, tail: Option<BodyPart>, keep_alive: bool) {
-        let head_bytes = self.logged_head_len(&out);
-        if self.response.lock().complete(out, head_bytes, tail, keep_alive) {
+    /// What the head of the response depends on.
+    pub fn response_context(&self, compression: Option<CompressionOffer>) -> ResponseContext {
+        ResponseContext {
+            version: self.head.version,
+            is_head: self.head.is_head(),
+            keep_alive: self.keep_alive(),
+            compression,
+            timing: self.timing(),
+        }
+    }
+
+    /// Gives the whole response: its head, with what of the body is in its buffer, and after that `tail`.
+    pub fn complete(self: Arc<Self>, head: EncodedHead, tail: Option<BodyPart>) {
+        if self.response.lock().complete(head, tail) {
             self.wake();
         }
     }
 
-    /// Sends an interim response, `bytes` as they are, before the final head.
-    pub fn interim(self: &Arc<Self>, bytes: &[u8]) {
+    /// Sends an interim response before the final head.
+    pub fn interim(self: &Arc<Self>, head: EncodedHead) {
         // RFC 9110 15.2: HTTP/1.0 has no interim responses.
         if matches!(self.head.version, Version::Http10) {
             return;
         }
-        if self.response.lock().interim(bytes) {
+        if self.response.lock().interim(head) {
             Arc::clone(self).wake();
         }
     }
@@ -200,11 +209,10 @@ impl Exchange {
     /// streamed response is cut off.
     pub fn abandon(self: Arc<Self>) {
         let error = ErrorResponse::new(500, "The application gave no answer.");
-        let out = error.encode(self.head.is_head());
-        let head_bytes = self.logged_head_len(&out);
+        let head = error.encode(self.head.version, self.head.is_head());
         let wake = {
             let mut response = self.response.lock();
-            response.complete(out, head_bytes, None, false) || response.end(false)
+            response.complete(head, None) || response.end(false)
         };
         if wake {
             self.wake();
@@ -224,9 +232,10 @@ impl Exchange {
 
     /// Refuses the request with this status, a text for people and `Retry-After`.
     pub fn refuse(self: Arc<Self>, status: u16, why: &'static str) {
-        let error = ErrorResponse::new(status, why);
-        let out = error.retry_after(self.context.config.retry_after_s).encode(self.head.is_head());
-        self.complete(out, None, false);
+        let retry_after_s = self.context.config.retry_after_s;
+        let error = ErrorResponse::new(status, why).retry_after(retry_after_s);
+        let head = error.encode(self.head.version, self.head.is_head());
+        self.complete(head, None);
     }
 
     /// Whether the application is to run this request; called when a thread has taken it.
@@ -282,14 +291,6 @@ impl Exchange {
         match self.head.header("x-request-id").filter(|id| !id.is_empty()) {
             Some(id) => String::from_utf8_lossy(&id[..id.len().min(REQUEST_ID_BYTES_MAX)]).into(),
             None => own_request_id(self.id),
-        }
-    }
-
-    /// Length of the head that `out` begins with; 0 without an access log, which alone uses it.
-    fn logged_head_len(&self, out: &[u8]) -> usize {
-        match self.context.config.access_log {
-            AccessLog::Off => 0,
-            _ => head_len(out),
         }
     }
 
@@ -517,10 +518,10 @@ impl Exchange {
 }
 
 impl Exchange {
-    /// Notes the head that the application is about to send on the connection that it takes, for the access log and
-    /// the metrics.
-    pub fn announce(&self, head: &[u8]) {
-        self.response.lock().announce(head);
+    /// Notes the status of the head that the application is about to send on the connection that it takes, for the
+    /// access log and the metrics.
+    pub fn announce(&self, status: u16) {
+        self.response.lock().announce(status);
     }
 
     /// Takes the connection away from the engine: a duplicate of its socket,
@@ -587,20 +588,15 @@ const RELIEF_WAIT: Duration = Duration::from_secs(1);
 
 impl Exchange {
     /// Begins a streamed response with its head.
-    pub fn begin(self: &Arc<Self>, head: Vec<u8>, framing: ResponseFraming, keep_alive: bool) {
-        if self.response.lock().begin(head, framing, keep_alive) {
+    pub fn begin(self: &Arc<Self>, head: EncodedHead) {
+        if self.response.lock().begin(head) {
             Arc::clone(self).wake();
         }
     }
 
     /// Begins a response whose body is fed: it needs no thread, and its connection is closed at its end.
-    pub fn begin_fed(
-        self: &Arc<Self>,
-        head: Vec<u8>,
-        framing: ResponseFraming,
-        feeder: Box<dyn Feeder>,
-    ) {
-        let (wake, unused) = self.response.lock().begin_fed(head, framing, feeder);
+    pub fn begin_fed(self: &Arc<Self>, head: EncodedHead, feeder: Box<dyn Feeder>) {
+        let (wake, unused) = self.response.lock().begin_fed(head, feeder);
         if wake {
             Arc::clone(self).wake();
         }
@@ -610,11 +606,10 @@ impl Exchange {
     /// Answers with the head of an event stream, for a client that comes back to it; see [`Exchange::begin_fed`].
     pub fn begin_events(self: &Arc<Self>, feeder: Box<dyn Feeder>) {
         let context = ResponseContext {
-            version: self.head.version,
             is_head: false,
             keep_alive: false,
-            compression: None,
             timing: None,
+            ..self.response_context(None)
         };
         let head = ResponseHead::new(self.take_buffer(), 200, &context).and_then(|mut head| {
             for (name, value) in EVENT_STREAM_HEADERS {
@@ -624,7 +619,7 @@ impl Exchange {
         });
         // These headers are good.
         if let Ok(head) = head {
-            self.begin_fed(head.bytes, head.framing, feeder);
+            self.begin_fed(head, feeder);
         }
     }
 

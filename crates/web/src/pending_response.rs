@@ -11,7 +11,7 @@ use crate::budget::ConnectionBudget;
 use crate::feeder::Feeder;
 use crate::limits::Limits;
 use crate::read_buffer::ReadBuffer;
-use crate::response_head::{status_of, ResponseFraming};
+use crate::response_head::{EncodedHead, ResponseFraming};
 use crate::send_buffer::{chunk_size_line, Segment, SendBuffer, SpoolWrite};
 
 /// While small writes are gathered, this much output is sent without waiting.
@@ -96,7 +96,7 @@ pub(crate) struct PendingResponse {
     feeder: Option<Box<dyn Feeder>>,
     /// Status of the final response, 0 before it begins.
     status: u16,
-    /// Bytes of the final response's head, for the access log.
+    /// Bytes of the final response's head, which the access log leaves out.
     head_bytes: usize,
     /// A producer waits for capacity.
     producer_waits: bool,
@@ -197,67 +197,62 @@ impl PendingResponse {
 
     // The producer's side. A `bool` says whether the IO thread must be woken.
 
-    /// Takes the whole response. The first `head_bytes` of `out` are its head.
-    pub fn complete(
-        &mut self,
-        out: Vec<u8>,
-        head_bytes: usize,
-        tail: Option<BodyPart>,
-        keep_alive: bool,
-    ) -> bool {
+    /// Takes the whole response: the head, what of the body is in its buffer, and the rest of that.
+    pub fn complete(&mut self, head: EncodedHead, tail: Option<BodyPart>) -> bool {
         if self.phase != ResponsePhase::Waiting {
             return false;
         }
-        self.status = status_of(&out);
-        self.head_bytes = head_bytes;
-        self.send_buffer.push_buffer(out);
+        self.take_head(head);
         if let Some(part) = tail {
             let len = part.len();
             self.send_buffer.push_part(part, len);
         }
-        self.keep_alive = keep_alive;
         self.phase = ResponsePhase::Ended;
         self.needs_wake()
     }
 
     /// Adds an interim response.
-    pub fn interim(&mut self, bytes: &[u8]) -> bool {
+    pub fn interim(&mut self, head: EncodedHead) -> bool {
         if self.phase != ResponsePhase::Waiting {
             return false;
         }
-        self.send_buffer.append(bytes);
+        self.send_buffer.push_head(head);
         self.needs_wake()
     }
 
     /// Begins a streamed response with its head.
-    pub fn begin(&mut self, head: Vec<u8>, framing: ResponseFraming, keep_alive: bool) -> bool {
+    pub fn begin(&mut self, head: EncodedHead) -> bool {
         if self.phase != ResponsePhase::Waiting {
             return false;
         }
-        self.status = status_of(&head);
-        self.head_bytes = head.len();
-        self.send_buffer.push_buffer(head);
-        self.keep_alive = keep_alive;
-        self.phase = match framing {
+        self.phase = match head.framing {
             ResponseFraming::None | ResponseFraming::Length(0) => ResponsePhase::Ended,
             _ => ResponsePhase::Streaming,
         };
-        self.framing = framing;
+        self.take_head(head);
         self.needs_wake()
+    }
+
+    fn take_head(&mut self, head: EncodedHead) {
+        self.status = head.status;
+        self.head_bytes = head.len;
+        self.keep_alive = head.keep_alive;
+        self.framing = head.framing;
+        self.send_buffer.push_head(head);
     }
 
     /// Begins a response whose body is fed. Returns the feeder if the response has no body, or is not wanted.
     pub fn begin_fed(
         &mut self,
-        head: Vec<u8>,
-        framing: ResponseFraming,
+        head: EncodedHead,
         feeder: Box<dyn Feeder>,
     ) -> (bool, Option<Box<dyn Feeder>>) {
-        if self.phase != ResponsePhase::Waiting || framing == ResponseFraming::None {
-            return (self.begin(head, framing, false), Some(feeder));
+        let head = EncodedHead { keep_alive: false, ..head };
+        if self.phase != ResponsePhase::Waiting || head.framing == ResponseFraming::None {
+            return (self.begin(head), Some(feeder));
         }
         self.feeder = Some(feeder);
-        (self.begin(head, framing, false), None)
+        (self.begin(head), None)
     }
 
     /// Adds to a streamed body; returns the capacity left and whether to wake the IO thread.
@@ -299,8 +294,8 @@ impl PendingResponse {
     }
 
     /// Notes the status of a head that the application sends by itself after [`Self::hijack`].
-    pub fn announce(&mut self, head: &[u8]) {
-        self.status = status_of(head);
+    pub fn announce(&mut self, status: u16) {
+        self.status = status;
     }
 
     /// Gives the application the socket and the bytes read past the request.

@@ -1,6 +1,6 @@
-//! The response head, written straight into the buffer that goes to the socket.
-//! It runs under Ruby's lock once a response and allocates nothing: the buffer
-//! is recycled, and numbers are formatted on the stack.
+//! The response head. For HTTP/1 it is written straight into the buffer that goes to the socket.
+//! That runs under Ruby's lock once a response and allocates nothing: the buffer
+//! is recycled, and numbers are formatted on the stack. For HTTP/2 the same lines become a value.
 //!
 //! The application's headers come first, as it gave them; those that only the
 //! server knows (framing, connection, date) follow. A header that would break the
@@ -26,13 +26,14 @@
 
 mod compress;
 mod error;
-mod text;
+mod lines;
 
 pub use compress::CompressionOffer;
 pub use error::ResponseError;
-pub(crate) use text::{head_len, status_of};
 
 use compress::Compressibility;
+use http::Response;
+use lines::Lines;
 
 use crate::content_coding::ContentCoding;
 use crate::date;
@@ -98,8 +99,15 @@ pub enum ResponseFraming {
 /// A head that is ready to be sent.
 #[derive(Debug)]
 pub struct EncodedHead {
-    /// The head with its blank line, in the buffer given to [`ResponseHead::new`].
+    /// The status.
+    pub status: u16,
+    /// The head with its blank line, in the buffer given to [`ResponseHead::new`]; empty for HTTP/2. A short body may
+    /// be added.
     pub bytes: Vec<u8>,
+    /// The head for HTTP/2.
+    pub(crate) value: Option<Box<Response<()>>>,
+    /// Bytes of memory that the head takes: those of the text, or of the value.
+    pub(crate) len: usize,
     /// How the body's bytes are treated.
     pub framing: ResponseFraming,
     /// False if the connection is closed after this response.
@@ -109,11 +117,20 @@ pub struct EncodedHead {
 }
 
 impl EncodedHead {
+    /// Asks a client of HTTP/1.1 to send the body that it has announced (RFC 9110 section 10.1.1).
+    pub(crate) fn continued() -> Self {
+        let bytes = b"HTTP/1.1 100 Continue\r\n\r\n".to_vec();
+        let (value, len, framing, coding) = (None, bytes.len(), ResponseFraming::None, None);
+        Self { status: 100, bytes, value, len, framing, keep_alive: true, coding }
+    }
+
     /// Adds the length of an encoded body.
     pub fn set_length(&mut self, len: u64) {
-        self.bytes.truncate(self.bytes.len() - 2);
-        text::append_length_line(&mut self.bytes, len);
-        self.bytes.extend_from_slice(b"\r\n");
+        let (text, value) = (std::mem::take(&mut self.bytes), self.value.take());
+        let mut lines = Lines::reopen(text, value, self.len);
+        lines.add_length(len);
+        self.len = lines.end();
+        (self.bytes, self.value) = (lines.text, lines.value);
         self.framing = ResponseFraming::Length(len);
     }
 }
@@ -132,7 +149,7 @@ enum TransferCoding {
 /// header, [`finish`](Self::finish).
 #[derive(Debug)]
 pub struct ResponseHead<'a> {
-    out: Vec<u8>,
+    lines: Lines,
     status: u16,
     request: &'a ResponseContext,
     length: Option<u64>,
@@ -147,17 +164,15 @@ pub struct ResponseHead<'a> {
 impl<'a> ResponseHead<'a> {
     /// Begins a head in `out`, which is cleared and keeps its capacity.
     pub fn new(
-        mut out: Vec<u8>,
+        out: Vec<u8>,
         status: u16,
         request: &'a ResponseContext,
     ) -> Result<Self, ResponseError> {
         if !(100..=999).contains(&status) {
             return Err(ResponseError::Status(status));
         }
-        out.clear();
-        text::append_status_line(&mut out, request.version, status);
         Ok(Self {
-            out,
+            lines: Lines::new(out, request.version, status),
             status,
             request,
             length: None,
@@ -171,15 +186,15 @@ impl<'a> ResponseHead<'a> {
 
     /// Adds a header of the application, one line for each line of `value`.
     pub fn header(&mut self, name: &[u8], value: &[u8]) -> Result<(), ResponseError> {
-        if !text::is_name(name) {
+        if !lines::is_name(name) {
             return Err(ResponseError::name(name));
         }
-        if text::is_one_line(value) {
+        if lines::is_one_line(value) {
             return self.line(name, value);
         }
         // Nothing is written before all lines are known to be good.
         let lines = || value.split(|&b| b == b'\n').filter(|line| !line.is_empty());
-        if !lines().all(text::is_one_line) {
+        if !lines().all(lines::is_one_line) {
             return Err(ResponseError::value(name, value));
         }
         lines().try_for_each(|line| self.line(name, line))
@@ -187,7 +202,7 @@ impl<'a> ResponseHead<'a> {
 
     fn line(&mut self, name: &[u8], value: &[u8]) -> Result<(), ResponseError> {
         if self.request.compression.is_some() {
-            self.compressibility.note(name, value, self.out.len());
+            self.compressibility.note(name, value, self.lines.text.len());
         }
         // Most names already differ in length.
         match name.len() {
@@ -206,7 +221,7 @@ impl<'a> ResponseHead<'a> {
             5.. if name.starts_with(b"rack.") => return Ok(()),
             _ => {}
         }
-        text::append_line(&mut self.out, name, value);
+        self.lines.add(name, value);
         Ok(())
     }
 
@@ -216,7 +231,7 @@ impl<'a> ResponseHead<'a> {
                 self.close = true;
             } else if !option.is_empty() && !option.eq_ignore_ascii_case(b"keep-alive") {
                 self.options = true;
-                text::append_line(&mut self.out, b"Connection", option);
+                self.lines.add(b"Connection", option);
             }
         }
     }
@@ -244,7 +259,7 @@ impl<'a> ResponseHead<'a> {
         let chunked = last.eq_ignore_ascii_case(b"chunked");
         self.coding = if chunked { TransferCoding::Chunked } else { TransferCoding::Other };
         if !self.is_bodyless() {
-            text::append_line(&mut self.out, name, value);
+            self.lines.add(name, value);
         }
         Ok(())
     }
@@ -268,21 +283,25 @@ impl<'a> ResponseHead<'a> {
             self.request.keep_alive && !self.close && !until_close && self.status != 101;
         let interim = matches!(self.status, 100 | 102..=199);
         if !self.dated && !interim {
-            date::append_date_line(&mut self.out);
+            self.lines.add(b"Date", &date::now());
         }
         if let Some(timing) = self.request.timing.filter(|_| !interim) {
-            timing.append(&mut self.out);
+            timing.add_to(|value| self.lines.add(b"Server-Timing", value));
         }
         // The length of an encoded body is not known yet.
         if coding.is_none() || framing == ResponseFraming::Chunked {
-            self.append_length(body, framing);
+            self.add_length(body, framing);
         }
         if !interim {
-            self.append_connection(keep_alive);
+            self.add_connection(keep_alive);
         }
-        self.out.extend_from_slice(b"\r\n");
-        let coding = coding.filter(|_| framing != ResponseFraming::None);
-        Ok(EncodedHead { bytes: self.out, framing, keep_alive, coding })
+        let Self { mut lines, status, .. } = self;
+        if lines.is_overfull {
+            return Err(ResponseError::TooManyForHttp2);
+        }
+        let (len, coding) = (lines.end(), coding.filter(|_| framing != ResponseFraming::None));
+        let Lines { text: bytes, value, .. } = lines;
+        Ok(EncodedHead { status, bytes, value, len, framing, keep_alive, coding })
     }
 
     /// The application's `Content-Length` must be that of a body of known size, unless the body is not sent.
@@ -315,12 +334,12 @@ impl<'a> ResponseHead<'a> {
         }
     }
 
-    /// Appends the header that says where the body ends, if there is one.
-    fn append_length(&mut self, body: BodySize, framing: ResponseFraming) {
+    /// Adds the header that says where the body ends, if there is one.
+    fn add_length(&mut self, body: BodySize, framing: ResponseFraming) {
         let length = match framing {
             ResponseFraming::Length(bytes) => Some(bytes),
             ResponseFraming::Chunked => {
-                self.out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+                self.lines.add(b"Transfer-Encoding", b"chunked");
                 None
             }
             ResponseFraming::None | ResponseFraming::Raw if status::is_bodyless(self.status) => {
@@ -335,20 +354,20 @@ impl<'a> ResponseHead<'a> {
             }),
         };
         if let Some(length) = length {
-            text::append_length_line(&mut self.out, length);
+            self.lines.add_length(length);
         }
     }
 
-    fn append_connection(&mut self, keep_alive: bool) {
-        let line: &[u8] = match self.request.version {
-            Version::Http10 if keep_alive => b"Connection: keep-alive\r\n",
-            Version::Http11 if keep_alive => b"",
-            Version::Http2 => b"",
+    fn add_connection(&mut self, keep_alive: bool) {
+        let option: &[u8] = match self.request.version {
+            Version::Http10 if keep_alive => b"keep-alive",
+            Version::Http11 if keep_alive => return,
+            Version::Http2 => return,
             // The connection stays open after a switch of protocols.
-            _ if self.options && self.status == 101 => b"",
-            _ => b"Connection: close\r\n",
+            _ if self.options && self.status == 101 => return,
+            _ => b"close",
         };
-        self.out.extend_from_slice(line);
+        self.lines.add(b"Connection", option);
     }
 }
 

@@ -8,10 +8,13 @@ use std::mem;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use http::Response;
+
 use crate::body_part::BodyPart;
 use crate::budget::{BudgetShare, ConnectionBudget, NoRoom, SPOOLED_BYTES_MIN};
 use crate::disk::FileRange;
 use crate::limits::Limits;
+use crate::response_head::EncodedHead;
 
 /// Gathered writes end a segment at this size; a larger one would be copied
 /// too often while it grows.
@@ -19,6 +22,8 @@ const SEGMENT_BYTES_MAX: usize = 64 * 1024;
 
 /// A part of the output that is sent in one call.
 pub(crate) enum Segment {
+    /// A head of HTTP/2, which takes `len` bytes of memory.
+    Head { head: Box<Response<()>>, len: usize },
     /// Bytes, of which those before `at` have been sent.
     Bytes { bytes: Vec<u8>, at: usize },
     /// Memory kept alive by its owner; `at..end` is left to send.
@@ -86,7 +91,7 @@ impl Segment {
         match self {
             Self::Bytes { bytes, at } => Some(&bytes[*at..]),
             Self::Pinned { memory, at, end } => (**memory).as_ref().get(*at..*end),
-            Self::File(_) | Self::Spool(_) => None,
+            Self::Head { .. } | Self::File(_) | Self::Spool(_) => None,
         }
     }
 
@@ -94,7 +99,7 @@ impl Segment {
     pub fn file_range(&mut self) -> Option<&mut FileRange> {
         match self {
             Self::File(range) | Self::Spool(range) => Some(range),
-            Self::Bytes { .. } | Self::Pinned { .. } => None,
+            Self::Head { .. } | Self::Bytes { .. } | Self::Pinned { .. } => None,
         }
     }
 }
@@ -203,6 +208,15 @@ impl SendBuffer {
     /// Where output is added.
     fn back(&mut self) -> &mut VecDeque<Segment> {
         self.behind_spool.as_mut().unwrap_or(&mut self.segments)
+    }
+
+    /// Adds a head, and what of the body is in its buffer.
+    pub fn push_head(&mut self, head: EncodedHead) {
+        if let Some(value) = head.value {
+            self.add_memory(head.len);
+            self.back().push_back(Segment::Head { head: value, len: head.len });
+        }
+        self.push_buffer(head.bytes);
     }
 
     /// Adds a whole buffer as it is.
@@ -483,7 +497,7 @@ mod tests {
                     spooled += left;
                     out.extend(bytes);
                 }
-                Segment::Pinned { .. } | Segment::File(_) => unreachable!("not used here"),
+                _ => unreachable!("not used here"),
             }
         }
         send_buffer.sent(memory, spooled, &mut Vec::new());

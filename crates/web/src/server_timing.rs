@@ -13,9 +13,15 @@ pub struct ServerTiming {
 }
 
 impl ServerTiming {
-    pub(crate) fn append(&self, out: &mut Vec<u8>) {
+    /// Calls `add` with the value of the header.
+    pub(crate) fn add_to(&self, add: impl FnOnce(&[u8])) {
         let ms = |time: Duration| time.as_secs_f64() * 1000.0;
         let (queue, app) = (ms(self.queue), ms(self.app));
-        let _ = write!(out, "Server-Timing: queue;dur={queue:.2}, app;dur={app:.2}\r\n");
+        // Two durations of the longest kind and their names have 74 bytes.
+        let mut value = [0; 80];
+        let mut rest = &mut value[..];
+        let _ = write!(rest, "queue;dur={queue:.2}, app;dur={app:.2}");
+        let left = rest.len();
+        add(&value[..80 - left]);
     }
 }

@@ -273,13 +273,7 @@ impl StaticFiles {
     ) -> Result<(), ResponseError> {
         let (head, len) = (exchange.head(), chosen.stamp.len);
         let (status, part) = select(head, chosen.validators(), len);
-        let context = ResponseContext {
-            version: head.version,
-            is_head: head.is_head(),
-            keep_alive: exchange.keep_alive(),
-            compression: None,
-            timing: None,
-        };
+        let context = ResponseContext { timing: None, ..exchange.response_context(None) };
         let mut out = ResponseHead::new(exchange.take_buffer(), status, &context)?;
         if matches!(status, 200 | 206) {
             out.header(b"Content-Type", resource.content_type.as_bytes())?;
@@ -309,7 +303,7 @@ impl StaticFiles {
             }
             content => content.part(part),
         };
-        Arc::clone(exchange).complete(head.bytes, tail, head.keep_alive);
+        Arc::clone(exchange).complete(head, tail);
         Ok(())
     }
 

@@ -79,17 +79,15 @@ module Chaton
       end
 
       # @param headers [Hash{String => String, Array<String>}] usually `link`
+      # @raise [ResponseError] when the server cannot send them
       def call(headers)
-        head = +"HTTP/1.1 103 Early Hints\r\n"
+        sendable = Hash.new { |lines, name| lines[name] = [] }
         headers.each do |name, values|
-          Array(values).flat_map { |value| value.to_s.split("\n") }.each do |value|
-            line = "#{name}: #{value}"
-            next unless line.b.match?(LINE)
-
-            head << line << "\r\n"
-          end
+          lines = Array(values).flat_map { |value| value.to_s.split("\n") }
+          sendable[name.to_s].concat(lines.select { |line| "#{name}: #{line}".b.match?(LINE) })
         end
-        @request.interim(head << "\r\n")
+        @request.interim(103, sendable) or
+          raise ResponseError, "the early hints cannot be sent: #{headers.inspect[0, 200]}"
       end
     end
   end

@@ -26,9 +26,13 @@ fn sendable(response: &mut PendingResponse, gather: bool) -> Vec<u8> {
     out
 }
 
+fn head(text: &[u8], framing: ResponseFraming) -> EncodedHead {
+    EncodedHead { bytes: text.to_vec(), framing, ..EncodedHead::continued() }
+}
+
 fn streaming(framing: ResponseFraming) -> PendingResponse {
     let mut response = PendingResponse::new(-1, &unbounded());
-    response.begin(b"HEAD|".to_vec(), framing, true);
+    response.begin(head(b"HEAD|", framing));
     response
 }
 
@@ -109,8 +113,8 @@ fn each_phase_allows_only_its_transitions() {
     let fresh = || PendingResponse::new(-1, &unbounded());
     let phase = |mut response: PendingResponse, event: &str| {
         match event {
-            "complete" => response.complete(Vec::new(), 0, None, true),
-            "begin" => response.begin(Vec::new(), ResponseFraming::Raw, true),
+            "complete" => response.complete(head(b"", ResponseFraming::Raw), None),
+            "begin" => response.begin(head(b"", ResponseFraming::Raw)),
             "end" => response.end(true),
             "hijack" => response.hijack().is_some(),
             "time_out" => response.time_out(),

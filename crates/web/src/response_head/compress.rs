@@ -3,7 +3,6 @@
 use crate::content_coding::ContentCoding;
 use crate::media_type;
 
-use super::text::append_line;
 use super::{BodySize, ResponseHead, TransferCoding};
 use crate::head::class::trim;
 use crate::status;
@@ -104,14 +103,14 @@ impl ResponseHead<'_> {
             return None;
         }
         if !facts.varies {
-            append_line(&mut self.out, b"Vary", b"Accept-Encoding");
+            self.lines.add(b"Vary", b"Accept-Encoding");
         }
         // Without a length nobody knows whether the body of the GET is long enough.
         let coding = offer.coding.filter(|_| !is_head || len.is_some())?;
-        append_line(&mut self.out, b"Content-Encoding", coding.name().as_bytes());
+        self.lines.add(b"Content-Encoding", coding.name().as_bytes());
         if let Some(at) = self.compressibility.etag_at {
             // The bytes differ, so it is no longer the strong one.
-            self.out.splice(at..at, *b"W/");
+            self.lines.weaken_etag(at);
         }
         Some(coding)
     }

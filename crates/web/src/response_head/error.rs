@@ -30,6 +30,8 @@ pub enum ResponseError {
     LengthWithCoding,
     /// `Transfer-Encoding` to a client that speaks HTTP/2.
     CodingInHttp2,
+    /// More headers than a response of HTTP/2 takes, or one with too long a name.
+    TooManyForHttp2,
 }
 
 impl ResponseError {
@@ -91,6 +93,11 @@ impl fmt::Display for ResponseError {
             Self::CodingInHttp2 => write!(
                 f,
                 "the response has Transfer-Encoding, which HTTP/2 does not know; leave it out"
+            ),
+            Self::TooManyForHttp2 => write!(
+                f,
+                "the response has more than 24,000 headers, or one whose name has more than 64 KB, which this server \
+                 does not send over HTTP/2; send fewer"
             ),
         }
     }

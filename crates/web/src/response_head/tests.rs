@@ -6,6 +6,15 @@ fn request(version: Version, is_head: bool, keep_alive: bool) -> ResponseContext
     ResponseContext { version, is_head, keep_alive, compression: None, timing: None }
 }
 
+/// The head as text in lower case, also of a value.
+fn lower_text(head: &EncodedHead) -> String {
+    let mut text = String::from_utf8(head.bytes.clone()).unwrap();
+    for (name, value) in head.value.iter().flat_map(|value| value.headers()) {
+        text += &format!("\r\n{name}: {}\r\n", value.to_str().unwrap());
+    }
+    text.to_ascii_lowercase()
+}
+
 fn written(
     request: &ResponseContext,
     status: u16,
@@ -336,7 +345,7 @@ fn framing_of_every_version_body_coding_method_and_status() {
         if head.coding.is_some() && matches!(body, Known(_)) {
             head.set_length(77);
         }
-        let text = String::from_utf8(head.bytes).unwrap();
+        let text = lower_text(&head);
         let what = format!("{version:?} {body:?} {has_length} {is_head} {status}: {text}");
         let bodyless = is_head || status != 200;
         let is_coded = compression.is_some() && !bodyless && !matches!(body, Empty | Hijack);
@@ -345,17 +354,44 @@ fn framing_of_every_version_body_coding_method_and_status() {
         assert_eq!(head.framing, framing, "{what}");
         let lines = |line: &str| text.matches(&format!("\r\n{line}")).count();
         let chunked = usize::from(framing == ResponseFraming::Chunked);
-        assert_eq!(lines("Transfer-Encoding: chunked\r\n"), chunked, "{what}");
+        assert_eq!(lines("transfer-encoding: chunked\r\n"), chunked, "{what}");
         if let ResponseFraming::Length(len) = framing {
-            assert_eq!(lines(&format!("Content-Length: {len}\r\n")), 1, "{what}");
+            assert_eq!(lines(&format!("content-length: {len}\r\n")), 1, "{what}");
         }
         if matches!(framing, ResponseFraming::Chunked | ResponseFraming::Raw) {
-            assert_eq!(lines("Content-Length"), 0, "{what}");
+            assert_eq!(lines("content-length"), 0, "{what}");
         }
         // Only the end of an HTTP/1 connection ends a raw body.
         let closes = version != Version::Http2 && framing == ResponseFraming::Raw;
-        assert_eq!(lines("Connection: close\r\n"), usize::from(closes), "{what}");
+        assert_eq!(lines("connection: close\r\n"), usize::from(closes), "{what}");
+        let is_value = version == Version::Http2;
+        assert_eq!((head.value.is_some(), head.bytes.is_empty()), (is_value, is_value), "{what}");
+        assert_eq!(head.status, status, "{what}");
     }
+}
+
+#[test]
+fn a_value_is_written_by_the_same_rules() {
+    let offer = CompressionOffer { coding: Some(ContentCoding::Gzip), bytes_min: 100 };
+    let facts =
+        ResponseContext { compression: Some(offer), ..request(Version::Http2, false, true) };
+    let mut head = ResponseHead::new(b"old".to_vec(), 200, &facts).unwrap();
+    let connection = ("Connection", "close, upgrade");
+    for (name, value) in [HTML, ("ETag", "\"a\""), DATE, connection, ("Set-Cookie", "a\nb")] {
+        head.header(name.as_bytes(), value.as_bytes()).unwrap();
+    }
+    let mut head = head.finish(BodySize::Known(100)).unwrap();
+    let before = head.len;
+    head.set_length(77);
+    assert!(before > 0 && head.len > before && !head.keep_alive);
+    assert_eq!(
+        lower_text(&head).replace("\r\n", "|").replace("||", "|"),
+        "|content-type: text/html; charset=utf-8|etag: w/\"a\"|date: now|set-cookie: a|set-cookie: b|\
+         vary: accept-encoding|content-encoding: gzip|content-length: 77|"
+    );
+    let mut head = ResponseHead::new(Vec::new(), 200, &facts).unwrap();
+    (0..40_000).for_each(|at| head.header(format!("x-{at}").as_bytes(), b"1").unwrap());
+    assert_eq!(head.finish(BodySize::Empty).unwrap_err(), ResponseError::TooManyForHttp2);
 }
 
 #[test]

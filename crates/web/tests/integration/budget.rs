@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::http2_client::{get, post, read, Client};
 use crate::support::{answer, body_bytes, eventually, ok_head, pattern, Server, PATIENCE};
 use bytes::Bytes;
-use chaton_web::{BodyPart, BudgetLimits, Config, RequestBody, ResponseFraming};
+use chaton_web::{BodyPart, BudgetLimits, Config, RequestBody};
 use h2::client::{Builder, ResponseFuture};
 use http::Request;
 
@@ -266,8 +266,8 @@ fn a_client_of_http1_that_takes_a_little_now_and_then_is_cut_off() {
             let file = tempfile::tempfile().unwrap();
             file.set_len(LARGE_BYTES as u64).unwrap();
             let tail = BodyPart::File { file, offset: 0, len: LARGE_BYTES as u64 };
-            let head = ok_head(&exchange, &format!("Content-Length: {LARGE_BYTES}\r\n"));
-            exchange.complete(head, Some(tail), true);
+            let head = ok_head(&exchange, &format!("Content-Length: {LARGE_BYTES}"));
+            exchange.complete(head, Some(tail));
         }
     });
     for header in ["", "X-File: 1\r\n"] {
@@ -292,7 +292,7 @@ fn a_stream_that_says_nothing_for_long_goes_on() {
     let (go, wait) = mpsc::channel::<()>();
     let wait = Mutex::new(wait);
     let server = Server::with(hurried, move |exchange| {
-        exchange.begin(ok_head(&exchange, ""), ResponseFraming::Raw, true);
+        exchange.begin(ok_head(&exchange, ""));
         for _ in 0..3 {
             exchange.write(b"event").unwrap();
             wait.lock().unwrap().recv_timeout(PATIENCE).unwrap();

@@ -6,10 +6,12 @@ use std::sync::{mpsc, Arc, Mutex};
 use std::time::Duration;
 
 use crate::http2_client::{get, post, read, Client};
-use crate::support::{answer, body_bytes, echo, eventually, ok_head, pattern, Server, PATIENCE};
+use crate::support::{
+    answer, body_bytes, echo, eventually, head, ok_head, pattern, Server, PATIENCE,
+};
 use bytes::Bytes;
 use chaton_core::engine::Engine as _;
-use chaton_web::{BodyRead, Config, Exchange, RequestBody, ResponseFraming};
+use chaton_web::{BodyRead, Config, Exchange, RequestBody};
 use h2::client::Builder;
 use h2::Reason;
 use http::Request;
@@ -29,7 +31,7 @@ fn held() -> (mpsc::Sender<()>, impl Fn(Arc<Exchange>) + Send + Sync) {
 }
 
 fn streamed(exchange: &Arc<Exchange>) {
-    exchange.begin(ok_head(exchange, ""), ResponseFraming::Raw, true);
+    exchange.begin(ok_head(exchange, ""));
 }
 
 #[test]
@@ -185,7 +187,7 @@ fn who_can_send_nothing_is_not_late() {
 #[test]
 fn interim_responses() {
     let server = Server::start(|exchange| {
-        exchange.interim(b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n");
+        exchange.interim(head(&exchange, 103, "Link: </a.css>"));
         answer(exchange, b"final");
     });
     let client = Client::connect(&server);

@@ -8,7 +8,7 @@ use std::sync::{mpsc, Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::support::{answer, echo, eventually, ok_head, Client, Server, PATIENCE};
-use chaton_web::{Capacity, ResponseFraming};
+use chaton_web::Capacity;
 
 /// An application that waits until it is let go, once a request.
 fn held() -> (mpsc::Sender<()>, impl Fn(Arc<chaton_web::Exchange>) + Send + Sync) {
@@ -56,8 +56,8 @@ fn requests_given_up_are_answered_503_unless_their_response_has_begun() {
     let count = Arc::clone(&begun);
     let server = Server::start(move |exchange: Arc<chaton_web::Exchange>| {
         if exchange.head().get(exchange.head().path) == b"/stream" {
-            let head = ok_head(&exchange, "Transfer-Encoding: chunked");
-            exchange.begin(head, ResponseFraming::Chunked, true);
+            let head = ok_head(&exchange, "");
+            exchange.begin(head);
         }
         count.fetch_add(1, SeqCst);
         wait.lock().unwrap().recv_timeout(PATIENCE).unwrap();
@@ -199,7 +199,7 @@ fn stop_closes_everything() {
             config.limits.reply_spool_bytes_max = 0;
         },
         move |exchange| {
-            exchange.begin(ok_head(&exchange, "X: y"), ResponseFraming::Raw, false);
+            exchange.begin(ok_head(&exchange, "X: y"));
             let mut room = Ok(Capacity::Available);
             while room.is_ok() {
                 room = exchange

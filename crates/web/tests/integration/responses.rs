@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{mpsc, Arc};
 use std::time::Duration;
 
-use crate::support::{answer, eventually, ok_head, pattern, Server, PATIENCE};
-use chaton_web::{BodyPart, Capacity, ClientGone, Exchange, ResponseFraming};
+use crate::support::{answer, eventually, head, ok_head, pattern, Server, PATIENCE};
+use chaton_web::{BodyPart, Capacity, ClientGone, Exchange};
 
 fn path(exchange: &Exchange) -> &str {
     std::str::from_utf8(exchange.head().get(exchange.head().path)).unwrap()
@@ -31,13 +31,8 @@ impl Drop for SharedBytes {
 #[test]
 fn streamed_with_each_framing() {
     let server = Server::start(|exchange| {
-        let (header, framing, keep) = match path(&exchange) {
-            "/chunked" => ("Transfer-Encoding: chunked", ResponseFraming::Chunked, true),
-            "/length" => ("Content-Length: 10", ResponseFraming::Length(10), true),
-            "/raw" => ("X: raw", ResponseFraming::Raw, false),
-            _ => ("Content-Length: 10", ResponseFraming::None, true),
-        };
-        exchange.begin(ok_head(&exchange, header), framing, keep);
+        let header = if path(&exchange) == "/sized" { "Content-Length: 10" } else { "" };
+        exchange.begin(ok_head(&exchange, header));
         for part in [&b"hello"[..], b"", b" ", b"worldly"] {
             assert_eq!(exchange.write(part), Ok(Capacity::Available));
         }
@@ -45,21 +40,18 @@ fn streamed_with_each_framing() {
     });
     let mut client = server.connect();
     assert_eq!(client.get("/chunked").reply().text(), "hello worldly");
-    assert_eq!(client.get("/length").reply().text(), "hello worl", "cut at the length");
-    client.send("HEAD /none HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(client.get("/sized").reply().text(), "hello worl", "cut at the length");
+    client.send("HEAD /sized HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(client.reply_to_head().header("content-length"), Some("10"));
-    assert_eq!(client.get("/raw").reply().text(), "hello worldly");
+    client.send("GET /raw HTTP/1.0\r\n\r\n");
+    assert_eq!(client.reply().text(), "hello worldly");
     assert!(client.is_ended());
 }
 
 #[test]
 fn a_thousand_chunks_arrive_whole() {
     let server = Server::start(|exchange| {
-        exchange.begin(
-            ok_head(&exchange, "Transfer-Encoding: chunked"),
-            ResponseFraming::Chunked,
-            true,
-        );
+        exchange.begin(ok_head(&exchange, ""));
         for i in 0..1_000 {
             exchange.write(format!("{i},").as_bytes()).unwrap();
         }
@@ -77,11 +69,7 @@ fn each_chunk_arrives_while_the_next_is_not_there() {
     let (go, wait) = mpsc::channel::<()>();
     let wait = std::sync::Mutex::new(wait);
     let server = Server::start(move |exchange| {
-        exchange.begin(
-            ok_head(&exchange, "Transfer-Encoding: chunked"),
-            ResponseFraming::Chunked,
-            true,
-        );
+        exchange.begin(ok_head(&exchange, ""));
         for i in 0..3 {
             exchange.write(format!("part{i}").as_bytes()).unwrap();
             wait.lock().unwrap().recv_timeout(PATIENCE).unwrap();
@@ -90,7 +78,9 @@ fn each_chunk_arrives_while_the_next_is_not_there() {
     });
     let mut client = server.connect();
     client.get("/");
-    let head = client.bytes("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".len());
+    let date = "Date: Sun, 06 Nov 1994 08:49:37 GMT";
+    let head = format!("HTTP/1.1 200 OK\r\n{date}\r\nTransfer-Encoding: chunked\r\n\r\n");
+    let head = client.bytes(head.len());
     assert!(head.ends_with(b"\r\n\r\n"));
     for i in 0..3 {
         assert_eq!(client.bytes(10), format!("5\r\npart{i}\r\n").as_bytes());
@@ -105,11 +95,7 @@ fn a_slow_reader_does_not_hold_the_producer() {
     let produced = Arc::clone(&body);
     let (done, is_done) = mpsc::channel();
     let server = Server::start(move |exchange| {
-        exchange.begin(
-            ok_head(&exchange, "Transfer-Encoding: chunked"),
-            ResponseFraming::Chunked,
-            true,
-        );
+        exchange.begin(ok_head(&exchange, ""));
         for part in produced.chunks(50_000) {
             if exchange.write(part) == Ok(Capacity::Full) {
                 // To the temporary file.
@@ -144,7 +130,7 @@ fn past_all_bounds_the_producer_waits_for_room() {
         move |exchange| {
             let len = produced.len();
             let head = ok_head(&exchange, &format!("Content-Length: {len}"));
-            exchange.begin(head, ResponseFraming::Length(len as u64), true);
+            exchange.begin(head);
             for part in produced.chunks(70_001) {
                 if exchange.write(part) == Ok(Capacity::Full) {
                     counted.fetch_add(1, SeqCst);
@@ -170,7 +156,7 @@ fn a_wait_for_room_ends_by_time_interruption_and_loss() {
             config.limits.reply_spool_bytes_max = 0;
         },
         move |exchange| {
-            exchange.begin(ok_head(&exchange, "X: y"), ResponseFraming::Raw, false);
+            exchange.begin(ok_head(&exchange, "X: y"));
             // Until the socket takes no more either.
             let mut room = Ok(Capacity::Available);
             while room == Ok(Capacity::Available) {
@@ -207,15 +193,15 @@ fn files_are_sent_by_the_kernel() {
         let piece =
             |file: &std::fs::File| BodyPart::File { file: file.try_clone().unwrap(), offset, len };
         if path(&exchange) == "/streamed" {
-            let head = ok_head(&exchange, "Transfer-Encoding: chunked");
-            exchange.begin(head, ResponseFraming::Chunked, true);
+            let head = ok_head(&exchange, "");
+            exchange.begin(head);
             exchange.write(b"before").unwrap();
             exchange.write_part(piece(&served)).unwrap();
             exchange.write(b"after").unwrap();
             return exchange.end(true);
         }
         let head = ok_head(&exchange, &format!("Content-Length: {len}"));
-        exchange.complete(head, Some(piece(&served)), true);
+        exchange.complete(head, Some(piece(&served)));
     });
     let mut client = server.connect();
     assert!(client.get("/whole").reply().body == body);
@@ -232,7 +218,7 @@ fn a_file_shorter_than_promised_ends_the_connection() {
     let server = Server::start(move |exchange| {
         let head = ok_head(&exchange, "Content-Length: 10");
         let file = file.try_clone().unwrap();
-        exchange.complete(head, Some(BodyPart::File { file, offset: 0, len: 10 }), true);
+        exchange.complete(head, Some(BodyPart::File { file, offset: 0, len: 10 }));
     });
     let mut client = server.connect();
     let all = client.get("/").rest();
@@ -247,7 +233,7 @@ fn foreign_memory_is_sent_from_where_it_lies_and_let_go() {
     let server = Server::start(move |exchange| {
         let piece = BodyPart::Pinned(Box::new(SharedBytes(memory.clone(), Arc::clone(&flag))));
         let head = ok_head(&exchange, "Content-Length: 3000000");
-        exchange.complete(head, Some(piece), true);
+        exchange.complete(head, Some(piece));
     });
     let mut client = server.connect();
     assert!(client.get("/").reply().body == body);
@@ -261,7 +247,7 @@ fn memory_is_let_go_when_the_client_is_gone() {
     let server = Server::start(move |exchange| {
         let pinned = SharedBytes(vec![0; 50_000_000], Arc::clone(&flag));
         let head = ok_head(&exchange, "Content-Length: 50000000");
-        exchange.complete(head, Some(BodyPart::Pinned(Box::new(pinned))), true);
+        exchange.complete(head, Some(BodyPart::Pinned(Box::new(pinned))));
     });
     let mut client = server.connect();
     client.get("/").bytes(100);
@@ -273,8 +259,8 @@ fn memory_is_let_go_when_the_client_is_gone() {
 #[test]
 fn interim_responses_come_first() {
     let server = Server::start(|exchange| {
-        exchange.interim(b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n");
-        exchange.interim(b"HTTP/1.1 103 Early Hints\r\nLink: </b.css>\r\n\r\n");
+        exchange.interim(head(&exchange, 103, "Link: </a.css>"));
+        exchange.interim(head(&exchange, 103, "Link: </b.css>"));
         answer(exchange, b"final");
     });
     let mut client = server.connect();
@@ -292,12 +278,12 @@ fn a_body_that_breaks_off_ends_the_connection() {
     let server = Server::start(|exchange| {
         if path(&exchange) == "/short" {
             let head = ok_head(&exchange, "Content-Length: 10");
-            exchange.begin(head, ResponseFraming::Length(10), true);
+            exchange.begin(head);
             exchange.write(b"half").unwrap();
             return exchange.end(true);
         }
-        let head = ok_head(&exchange, "Transfer-Encoding: chunked");
-        exchange.begin(head, ResponseFraming::Chunked, true);
+        let head = ok_head(&exchange, "");
+        exchange.begin(head);
         exchange.write(b"half").unwrap();
         exchange.end(false);
     });
@@ -311,8 +297,8 @@ fn a_body_that_breaks_off_ends_the_connection() {
 fn an_abandoned_request_is_a_500() {
     let server = Server::start(|exchange| {
         if path(&exchange) == "/begun" {
-            let head = ok_head(&exchange, "Transfer-Encoding: chunked");
-            exchange.begin(head, ResponseFraming::Chunked, true);
+            let head = ok_head(&exchange, "");
+            exchange.begin(head);
         }
         exchange.abandon();
     });
@@ -329,7 +315,7 @@ fn only_the_first_outcome_counts() {
         let again = Arc::clone(&exchange);
         answer(exchange, b"first");
         answer(Arc::clone(&again), b"second");
-        again.begin(Vec::from(*b"third"), ResponseFraming::Raw, true);
+        again.begin(ok_head(&again, ""));
         assert!(again.hijack().is_err());
         again.abandon();
     });

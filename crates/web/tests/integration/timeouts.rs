@@ -5,7 +5,7 @@ use std::sync::{mpsc, Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::support::{answer, echo, eventually, ok_head, Server, PATIENCE};
-use chaton_web::{Capacity, Config, ResponseFraming};
+use chaton_web::{Capacity, Config};
 
 const SHORT: Duration = Duration::from_millis(80);
 
@@ -126,7 +126,7 @@ fn a_reader_without_progress() {
             config.limits.reply_spool_bytes_max = 0;
         },
         move |exchange| {
-            exchange.begin(ok_head(&exchange, "X: y"), ResponseFraming::Raw, false);
+            exchange.begin(ok_head(&exchange, "X: y"));
             let mut room = Ok(Capacity::Available);
             while room.is_ok() {
                 room = exchange.write(&[0; 100_000]);
@@ -174,8 +174,8 @@ fn an_answer_that_has_begun_is_left_alone() {
     let server = Server::with(
         |config| config.timeouts.request = Some(SHORT),
         |exchange| {
-            let head = ok_head(&exchange, "Transfer-Encoding: chunked");
-            exchange.begin(head, ResponseFraming::Chunked, true);
+            let head = ok_head(&exchange, "");
+            exchange.begin(head);
             std::thread::sleep(SHORT * 3);
             exchange.write(b"slow but sure").unwrap();
             exchange.end(true);

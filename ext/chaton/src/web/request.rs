@@ -229,7 +229,7 @@ impl Request {
             ResponseFraming::None => None,
             _ => Some(BodyPart::File { file, offset, len }),
         };
-        exchange.complete(head.bytes, tail, head.keep_alive);
+        exchange.complete(head, tail);
         Ok(true)
     }
 
@@ -243,7 +243,7 @@ impl Request {
         if let Some(coding) = head.coding {
             exchange.encode_stream(coding);
         }
-        exchange.begin(head.bytes, head.framing, head.keep_alive);
+        exchange.begin(head);
         Ok(true)
     }
 
@@ -259,7 +259,7 @@ impl Request {
         else {
             return Ok(false);
         };
-        exchange.begin_fed(head.bytes, head.framing, feeder);
+        exchange.begin_fed(head, feeder);
         drop(self.take()?);
         Ok(true)
     }
@@ -274,7 +274,7 @@ impl Request {
         let exchange = rb_self.open()?;
         let head = rb_self.head(&exchange, status, headers, BodySize::Hijack, None, None)?;
         Ok(head.map(|head| {
-            exchange.announce(&head.bytes);
+            exchange.announce(head.status);
             ruby.str_from_slice(&head.bytes)
         }))
     }
@@ -301,11 +301,11 @@ impl Request {
         Ok(())
     }
 
-    /// Sends an interim response (103) ahead of the final one.
-    fn interim(&self, head: RString) -> Result<(), Error> {
-        // SAFETY: copied before any Ruby code runs.
-        self.open()?.interim(unsafe { head.as_slice() });
-        Ok(())
+    /// Sends an interim response (103) ahead of the final one. False as for `finish`.
+    fn interim(&self, status: Value, headers: Value) -> Result<bool, Error> {
+        let exchange = self.open()?;
+        let head = response::head(&exchange, status, headers, BodySize::Empty, None, None)?;
+        Ok(head.map(|head| exchange.interim(head)).is_some())
     }
 
     /// Takes over the connection: its descriptor, and the bytes read beyond the request.
@@ -388,27 +388,25 @@ impl Request {
     }
 }
 
-fn send_parts(exchange: Arc<Exchange>, head: EncodedHead, body: RArray, total: u64) {
+fn send_parts(exchange: Arc<Exchange>, mut head: EncodedHead, body: RArray, total: u64) {
     if let Some(coding) = head.coding {
         return send_encoded(&exchange, head, coding, body);
     }
-    let EncodedHead { bytes: mut out, framing, keep_alive, .. } = head;
     let part = |index| body.entry::<Value>(index).ok().and_then(RString::from_value);
     let mut parts = (0..body.len() as isize).map_while(part);
-    if framing == ResponseFraming::None {
-        exchange.complete(out, None, keep_alive);
+    if head.framing == ResponseFraming::None {
+        exchange.complete(head, None);
     } else if total < PIN_BYTES_MIN {
         for part in parts {
             // SAFETY: copied at once.
-            out.extend_from_slice(unsafe { part.as_slice() });
+            head.bytes.extend_from_slice(unsafe { part.as_slice() });
         }
-        exchange.complete(out, None, keep_alive);
+        exchange.complete(head, None);
     } else if body.len() == 1 {
         let tail = parts.next().map(|part| pinned_strings::pin(part.as_raw()));
-        let tail = tail.map(|pinned| BodyPart::Pinned(Box::new(pinned)));
-        exchange.complete(out, tail, keep_alive);
+        exchange.complete(head, tail.map(|pinned| BodyPart::Pinned(Box::new(pinned))));
     } else {
-        exchange.begin(out, framing, keep_alive);
+        exchange.begin(head);
         let sent = parts.all(|part| send_part(&exchange, part));
         exchange.end(sent);
     }
@@ -435,7 +433,7 @@ fn send_encoded(
     let encoded = released.unwrap_or_else(encode);
     head.set_length(encoded.len() as u64);
     let tail = Some(BodyPart::Bytes(encoded));
-    Arc::clone(exchange).complete(head.bytes, tail, head.keep_alive);
+    Arc::clone(exchange).complete(head, tail);
 }
 
 /// Moves to the temporary file what is too much for memory. The Array may change meanwhile: the
@@ -473,7 +471,7 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     class.define_method("hijack_head", method!(Request::hijack_head, 2))?;
     class.define_method("write", method!(Request::write, 1))?;
     class.define_method("end", method!(Request::end, 1))?;
-    class.define_method("interim", method!(Request::interim, 1))?;
+    class.define_method("interim", method!(Request::interim, 2))?;
     class.define_method("hijack", method!(Request::hijack, 0))?;
     class.define_method("detach", method!(Request::detach, 0))?;
     class.define_method("http2?", method!(Request::is_http2, 0))?;

@@ -7,9 +7,8 @@
 use std::ffi::c_int;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
-use chaton_web::head::Version;
 use chaton_web::response_head::{
-    BodySize, CompressionOffer, EncodedHead, ResponseContext, ResponseError, ResponseHead,
+    BodySize, CompressionOffer, EncodedHead, ResponseError, ResponseHead,
 };
 use chaton_web::{Exchange, FileAnswer};
 use magnus::rb_sys::{AsRawValue, FromRawValue};
@@ -33,22 +32,6 @@ struct HeaderVisit<F> {
     stop: Option<HeaderStop>,
 }
 
-/// Facts about the request that the head depends on.
-pub fn facts(exchange: &Exchange, compression: Option<CompressionOffer>) -> ResponseContext {
-    let head = exchange.head();
-    ResponseContext {
-        version: match head.version {
-            Version::Http10 => Version::Http10,
-            Version::Http11 => Version::Http11,
-            Version::Http2 => Version::Http2,
-        },
-        is_head: head.get(head.method) == b"HEAD",
-        keep_alive: exchange.keep_alive(),
-        compression,
-        timing: exchange.timing(),
-    }
-}
-
 /// Encodes the head; `None` when the shape is not the common one. Some of the headers of a file
 /// are those of its answer.
 ///
@@ -64,8 +47,8 @@ pub fn head(
 ) -> Result<Option<EncodedHead>, Error> {
     let Some(status) = magnus::Integer::from_value(status) else { return Ok(None) };
     let status = status.to_u16().unwrap_or(0);
-    let facts = facts(exchange, compression);
-    let mut head = ResponseHead::new(exchange.take_buffer(), status, &facts).map_err(refused)?;
+    let context = exchange.response_context(compression);
+    let mut head = ResponseHead::new(exchange.take_buffer(), status, &context).map_err(refused)?;
     let has_shape = each_line(headers, |name, value| match file {
         Some(file) if !file.keeps(name) => Ok(()),
         _ => head.header(name, value),

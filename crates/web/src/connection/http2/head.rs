@@ -1,19 +1,13 @@
-//! The heads of requests and responses. A request is written as one of HTTP/1.1 and then read by
-//! the same parser, with the same limits, so that nothing means another thing here. A response was
-//! written as one of HTTP/1.1 and is taken apart.
+//! The heads of requests. One is written as a head of HTTP/1.1 and then read by the same parser,
+//! with the same limits, so that nothing means another thing here.
 
-use http::header::{HeaderName, HeaderValue, COOKIE, HOST};
+use http::header::{HeaderValue, COOKIE, HOST};
 use http::request::Parts;
-use http::{Response, StatusCode};
 
 use crate::error_response::ErrorResponse;
 use crate::head::class::trim;
 use crate::head::{self, HeadError, Parsed, RequestHead, Version};
 use crate::limits::Limits;
-
-/// Headers that belong to one connection of HTTP/1 (RFC 9113 section 8.2.2). `te` is of requests.
-const OF_HTTP1: [&str; 6] =
-    ["connection", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade"];
 
 /// Reads the head of a request into `out`. `report` gets the text of one that is refused.
 pub(super) fn read(
@@ -109,26 +103,6 @@ fn append(text: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     }
 }
 
-/// Takes the head of a response from the front of `text`; also returns its length. `None`: that is
-/// no head, or one of more headers than the crate takes.
-pub(super) fn take_response(text: &[u8]) -> Option<(Response<()>, usize)> {
-    let end = memchr::memmem::find(text, b"\r\n\r\n")? + 4;
-    let mut lines = text[..end - 4].split(|byte| *byte == b'\n');
-    let status = StatusCode::from_bytes(lines.next()?.get(9..12)?).ok()?;
-    let mut response = Response::new(());
-    *response.status_mut() = status;
-    for line in lines {
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        let colon = memchr::memchr(b':', line)?;
-        let name = HeaderName::from_bytes(&line[..colon]).ok()?;
-        if !OF_HTTP1.contains(&name.as_str()) {
-            let value = HeaderValue::from_bytes(line[colon + 1..].trim_ascii()).ok()?;
-            response.headers_mut().try_append(name, value).ok()?;
-        }
-    }
-    Some((response, end))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -190,19 +164,5 @@ mod tests {
             let request = http::Request::get("https://a.test/").header("x", value);
             assert_eq!(read_text(request), Err(400), "{value:?}");
         }
-    }
-
-    #[test]
-    fn a_response_is_taken_apart() {
-        let text = b"HTTP/1.1 201 Created\r\nX-A: 1\r\nx-a:2 \r\nConnection: close\r\n\
-                     Transfer-Encoding: chunked\r\nTE: gzip\r\n\r\nbody";
-        let (response, len) = take_response(text).unwrap();
-        assert_eq!((response.status().as_u16(), &text[len..]), (201, &b"body"[..]));
-        let values: Vec<_> =
-            response.headers().get_all("x-a").iter().map(|it| it.as_bytes()).collect();
-        assert_eq!((values, response.headers().len()), (vec![&b"1"[..], b"2"], 2));
-        assert!(take_response(b"HTTP/1.1 200 OK\r\nX: 1\r\n").is_none());
-        let lines: String = (0..40_000).map(|at| format!("x-{at}: 1\r\n")).collect();
-        assert!(take_response(format!("HTTP/1.1 200 OK\r\n{lines}\r\n").as_bytes()).is_none());
     }
 }

@@ -20,10 +20,11 @@ use crate::disk::FileRange;
 use crate::error_response::ErrorResponse;
 use crate::exchange::Exchange;
 use crate::feeder::{FeedStep, Feeder};
-use crate::head::BodyFraming;
+use crate::head::{BodyFraming, Version};
 use crate::limits::bytes_min;
 use crate::pending_response::NextOutput;
 use crate::request_body::{BodyError, BodyReader, RequestBody};
+use crate::response_head::EncodedHead;
 use crate::send_buffer::Segment;
 use crate::server_state::ServerState;
 use crate::stats::add;
@@ -383,16 +384,15 @@ impl Http2Stream {
         add(&self.shared.counters.refused, 1);
         self.shared.counters.responded(error.status);
         self.end().count(error.status, false);
-        self.send_whole(&error.encode(is_head));
+        self.send_whole(error.encode(Version::Http2, is_head));
         self.end().log(error.status, error.text.len() as u64 + 1, has_head);
     }
 
     /// Sends a short response. It fails only on a stream that has ended.
-    fn send_whole(&mut self, text: &[u8]) {
-        let Some((response, len)) = head::take_response(text) else { return };
-        let bytes = Bytes::copy_from_slice(&text[len..]);
-        if let Ok(mut body) = self.respond.send_response(response, false) {
-            let _ = body.send_data(self.client.handed.hand_over(bytes), true);
+    fn send_whole(&mut self, head: EncodedHead) {
+        let Some(value) = head.value else { return };
+        if let Ok(mut body) = self.respond.send_response(*value, false) {
+            let _ = body.send_data(self.client.handed.hand_over(head.bytes.into()), true);
         }
     }
 
@@ -582,23 +582,22 @@ impl Http2Stream {
     /// Sends the heads at the front, of which all but the last are interim ones. True when the
     /// final head is sent and its body follows.
     fn send_heads(&mut self, sent: &mut SentBytes) -> Result<bool, StreamEnd> {
-        while let Some(front) = self.sending.front() {
-            let text = front.unsent_memory().ok_or(StreamEnd::Cut)?;
-            let (response, len) = head::take_response(text).ok_or(StreamEnd::Cut)?;
-            advance(&mut self.sending, len, &mut self.recycled);
+        while let Some(front) = self.sending.pop_front() {
+            let Segment::Head { head, len } = front else { return Err(StreamEnd::Cut) };
             sent.memory += len;
-            self.sent += len as u64;
-            if response.status().is_informational() {
-                if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-                    return Err(StreamEnd::NeedsHttp1);
+            match head.status() {
+                StatusCode::SWITCHING_PROTOCOLS => return Err(StreamEnd::NeedsHttp1),
+                status if status.is_informational() => {
+                    self.respond.send_informational(*head).map_err(|_| StreamEnd::Gone)?;
                 }
-                self.respond.send_informational(response).map_err(|_| StreamEnd::Gone)?;
-                continue;
+                _ => {
+                    self.sent += len as u64;
+                    // A DATA frame ends the stream, so that `SentFrames` can tell the crate's own responses.
+                    let body = self.respond.send_response(*head, false);
+                    self.body = Some(body.map_err(|_| StreamEnd::Gone)?);
+                    return Ok(true);
+                }
             }
-            // A DATA frame ends the stream, so that `SentFrames` can tell the crate's own responses.
-            let body = self.respond.send_response(response, false);
-            self.body = Some(body.map_err(|_| StreamEnd::Gone)?);
-            return Ok(true);
         }
         Ok(false)
     }

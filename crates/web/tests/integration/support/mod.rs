@@ -9,7 +9,10 @@ use std::sync::{mpsc, Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use chaton_web::{Config, Engine, Exchange, Listener, ListenerKind, RequestBody};
+use chaton_web::{
+    BodySize, Config, EncodedHead, Engine, Exchange, Listener, ListenerKind, RequestBody,
+    ResponseFraming, ResponseHead,
+};
 
 pub use client::Client;
 
@@ -131,28 +134,27 @@ pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 /// The head of a 200 response, with the headers a keep-alive connection needs.
-pub fn ok_head(exchange: &Exchange, header: &str) -> Vec<u8> {
-    let mut out = exchange.take_buffer();
-    out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
-    if !header.is_empty() {
-        out.extend_from_slice(header.as_bytes());
-        out.extend_from_slice(b"\r\n");
+pub fn ok_head(exchange: &Exchange, header: &str) -> EncodedHead {
+    head(exchange, 200, header)
+}
+
+/// The head of a response with one header, or none.
+pub fn head(exchange: &Exchange, status: u16, header: &str) -> EncodedHead {
+    let context = exchange.response_context(None);
+    let mut head = ResponseHead::new(exchange.take_buffer(), status, &context).unwrap();
+    if let Some((name, value)) = header.split_once(": ") {
+        head.header(name.as_bytes(), value.as_bytes()).unwrap();
     }
-    if !exchange.keep_alive() {
-        out.extend_from_slice(b"Connection: close\r\n");
-    }
-    out.extend_from_slice(b"\r\n");
-    out
+    head.finish(BodySize::Unknown).unwrap()
 }
 
 /// Answers 200 with `body` at once.
 pub fn answer(exchange: Arc<Exchange>, body: &[u8]) {
-    let mut out = ok_head(&exchange, &format!("Content-Length: {}", body.len()));
-    if exchange.head().get(exchange.head().method) != b"HEAD" {
-        out.extend_from_slice(body);
+    let mut head = ok_head(&exchange, &format!("Content-Length: {}", body.len()));
+    if head.framing != ResponseFraming::None {
+        head.bytes.extend_from_slice(body);
     }
-    let keep_alive = exchange.keep_alive();
-    exchange.complete(out, None, keep_alive);
+    exchange.complete(head, None);
 }
 
 /// An application that answers with what it was asked: method, target, body.
