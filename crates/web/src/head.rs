@@ -49,7 +49,8 @@ pub use request_head::{BodyFraming, RequestHead, Span, Version};
 pub use target::{split_host, RequestTarget};
 
 use crate::limits::Limits;
-use scan::HeadScan;
+use class::is_target;
+use scan::{HeadScan, METHOD_BYTES_MAX};
 
 /// The result of [`parse`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +70,7 @@ pub enum Parsed {
 pub fn parse(buf: &[u8], limits: &Limits, out: &mut RequestHead) -> Result<Parsed, HeadError> {
     if out.scan.is_fresh() {
         if let Some(bytes) = quick::fill(buf, limits, out) {
-            return interpret(limits, out).map(|()| Parsed::Complete(bytes));
+            return accept(limits, out).map(|()| Parsed::Complete(bytes));
         }
     }
     let Some(bytes) = out.scan.run(buf, limits)? else {
@@ -86,11 +87,25 @@ pub fn parse(buf: &[u8], limits: &Limits, out: &mut RequestHead) -> Result<Parse
         }
     };
     filled.ok_or(HeadError::Malformed)?;
-    interpret(limits, out).map(|()| Parsed::Complete(bytes))
+    accept(limits, out).map(|()| Parsed::Complete(bytes))
 }
 
-/// Sets the fields that follow from the request line and the headers.
-fn interpret(limits: &Limits, out: &mut RequestHead) -> Result<(), HeadError> {
+/// Accepts a head that did not arrive as text, or refuses it: [`parse`] checks this while it reads.
+pub(crate) fn accept_filled(limits: &Limits, out: &mut RequestHead) -> Result<(), HeadError> {
+    let (method, target) = (out.get(out.method), out.get(out.target));
+    let fault = match () {
+        () if method.len() > METHOD_BYTES_MAX => HeadError::MethodTooLong,
+        () if target.len() > limits.uri_bytes_max => HeadError::UriTooLong,
+        () if !target.iter().all(|byte| is_target(*byte)) => HeadError::Target,
+        () if out.headers.len() > limits.header_count_max => HeadError::TooManyHeaders,
+        () if out.bytes.len() > limits.header_bytes_max => HeadError::TooLarge,
+        () => return accept(limits, out),
+    };
+    Err(fault)
+}
+
+/// Sets the fields that follow from the request line and the headers, or refuses the head.
+fn accept(limits: &Limits, out: &mut RequestHead) -> Result<(), HeadError> {
     let parts = target::split(out.get(out.method), out.get(out.target))?;
     out.path = out.target.at(parts.path);
     out.has_query = parts.query.is_some();

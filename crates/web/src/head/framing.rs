@@ -55,7 +55,7 @@ impl TransferCodings {
 pub(super) fn check(head: &mut RequestHead, limits: &Limits) -> Result<(), HeadError> {
     let headers = gather(head);
     match headers.hosts {
-        0 if head.version == Version::Http11 => return Err(HeadError::NoHost),
+        0 if head.version != Version::Http10 => return Err(HeadError::NoHost),
         0 => {}
         1 if headers.host_valid => {}
         1 => return Err(HeadError::Host),

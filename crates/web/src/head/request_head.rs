@@ -10,7 +10,7 @@ pub enum Version {
     /// HTTP/1.1
     #[default]
     Http11,
-    /// HTTP/2: the head was translated to one of HTTP/1.1.
+    /// HTTP/2
     Http2,
 }
 
@@ -50,7 +50,7 @@ pub enum BodyFraming {
 /// One request head and its meaning.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestHead {
-    /// The head as received, from the method to the blank line.
+    /// The head from the method to the blank line: as received, or for HTTP/2 as it would be in HTTP/1.1.
     pub bytes: Vec<u8>,
     /// The method, a token in the client's case.
     pub method: Span,
@@ -112,6 +112,15 @@ impl RequestHead {
         same(b"content-length")
             || same(b"transfer-encoding")
             || self.headers.iter().any(|&(other, _)| dashed(self.get(other)))
+    }
+
+    /// Adds a piece of a head that did not arrive as text, and what follows it in HTTP/1.1.
+    pub(crate) fn push(&mut self, piece: &[u8], end: &[u8]) -> Span {
+        let start = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(piece);
+        let span = Span { start, end: self.bytes.len() as u32 };
+        self.bytes.extend_from_slice(end);
+        span
     }
 
     /// Forgets the request and the position in a partial one; keeps the capacity. It must be called

@@ -1,41 +1,24 @@
-//! The heads of requests. One is written as a head of HTTP/1.1 and then read by the same parser,
-//! with the same limits, so that nothing means another thing here.
+//! The heads of requests. They are accepted by the function that accepts those of HTTP/1, with the
+//! same limits, so that nothing means another thing here.
 
-use http::header::{HeaderValue, COOKIE, HOST};
+use http::header::{HeaderName, HeaderValue, COOKIE, HOST};
 use http::request::Parts;
 
-use crate::error_response::ErrorResponse;
 use crate::head::class::trim;
-use crate::head::{self, HeadError, Parsed, RequestHead, Version};
+use crate::head::{self, HeadError, RequestHead, Version};
 use crate::limits::Limits;
 
-/// Reads the head of a request into `out`. `report` gets the text of one that is refused.
-pub(super) fn read(
-    parts: &Parts,
-    limits: &Limits,
-    out: &mut RequestHead,
-    report: impl FnOnce(&[u8], HeadError),
-) -> Result<(), ErrorResponse> {
-    if parts.method == http::Method::CONNECT {
-        return Err(ErrorResponse::new(501, "This server has no CONNECT."));
-    }
-    let text = as_http1(parts);
-    let parsed = check(parts).and_then(|()| head::parse(&text, limits, out));
-    match parsed {
-        Ok(Parsed::Complete(len)) if len == text.len() => {
-            out.version = Version::Http2;
-            out.keep_alive = true;
-            Ok(())
-        }
-        Ok(_) => Err(ErrorResponse::new(400, "The request's head is malformed.")),
-        Err(error) => {
-            report(&text, error);
-            Err(ErrorResponse::new(error.status(), error.reason()))
-        }
-    }
+/// Bytes of most heads.
+const HEAD_BYTES_MIN: usize = 1024;
+
+/// Reads the head of a request into `out`.
+pub(super) fn read(parts: &Parts, limits: &Limits, out: &mut RequestHead) -> Result<(), HeadError> {
+    fill(parts, out);
+    check(parts)?;
+    head::accept_filled(limits, out)
 }
 
-/// Rules of HTTP/2 that the crate leaves out and that are lost in a head of HTTP/1. The crate also drops a
+/// Rules of HTTP/2 that the crate leaves out and that a head of HTTP/1 does not show. The crate also drops a
 /// fragment of `:path` and pseudo-headers of trailers, which nobody can see behind it.
 fn check(parts: &Parts) -> Result<(), HeadError> {
     let scheme = parts.uri.scheme_str().unwrap_or("https");
@@ -63,44 +46,41 @@ fn check(parts: &Parts) -> Result<(), HeadError> {
     }
 }
 
-fn as_http1(parts: &Parts) -> Vec<u8> {
-    let mut text = Vec::with_capacity(1024);
+fn fill(parts: &Parts, out: &mut RequestHead) {
     let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
-    let authority = parts.uri.authority().map(|authority| authority.as_str());
-    for piece in [parts.method.as_str(), " ", target, " HTTP/1.1\r\n"] {
-        text.extend_from_slice(piece.as_bytes());
-    }
+    out.clear();
+    out.bytes.reserve(HEAD_BYTES_MIN);
+    out.version = Version::Http2;
+    out.method = out.push(parts.method.as_str().as_bytes(), b" ");
+    out.target = out.push(target.as_bytes(), b" HTTP/1.1\r\n");
+    let authority = parts.uri.authority();
     if let Some(authority) = authority {
-        append(&mut text, b"host", authority.as_bytes());
+        fill_header(out, &HOST, authority.as_str().as_bytes());
     }
     for (name, value) in &parts.headers {
         // The authority replaces it (RFC 9113 section 8.3.1).
         if (name != HOST || authority.is_none()) && name != COOKIE {
-            append(&mut text, name.as_str().as_bytes(), value.as_bytes());
+            fill_header(out, name, value.as_bytes());
         }
     }
-    append_cookies(&mut text, parts);
-    text.extend_from_slice(b"\r\n");
-    text
-}
-
-/// A client may split its cookies for better compression (RFC 9113 section 8.2.3).
-fn append_cookies(text: &mut Vec<u8>, parts: &Parts) {
+    // A client may split its cookies for better compression (RFC 9113 section 8.2.3).
     let mut cookies = parts.headers.get_all(COOKIE).iter();
-    let Some(first) = cookies.next() else { return };
-    text.extend_from_slice(b"cookie: ");
-    text.extend_from_slice(first.as_bytes());
-    for cookie in cookies {
-        text.extend_from_slice(b"; ");
-        text.extend_from_slice(cookie.as_bytes());
+    if let Some(first) = cookies.next() {
+        let name = out.push(COOKIE.as_str().as_bytes(), b": ");
+        let mut value = out.push(first.as_bytes(), b"");
+        for cookie in cookies {
+            out.push(b"; ", b"");
+            value.end = out.push(cookie.as_bytes(), b"").end;
+        }
+        out.headers.push((name, value));
+        out.push(b"\r\n", b"");
     }
-    text.extend_from_slice(b"\r\n");
+    out.push(b"\r\n", b"");
 }
 
-fn append(text: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-    for piece in [name, b": ", value, b"\r\n"] {
-        text.extend_from_slice(piece);
-    }
+fn fill_header(out: &mut RequestHead, name: &HeaderName, value: &[u8]) {
+    let header = (out.push(name.as_str().as_bytes(), b": "), out.push(value, b"\r\n"));
+    out.headers.push(header);
 }
 
 #[cfg(test)]
@@ -110,12 +90,12 @@ mod tests {
     fn read_text(request: http::request::Builder) -> Result<RequestHead, u16> {
         let parts = request.body(()).unwrap().into_parts().0;
         let mut out = RequestHead::default();
-        read(&parts, &Limits::for_tests(), &mut out, |_, _| {}).map_err(|error| error.status)?;
+        read(&parts, &Limits::for_tests(), &mut out).map_err(HeadError::status)?;
         Ok(out)
     }
 
     #[test]
-    fn a_head_is_read_as_one_of_http_1() {
+    fn a_head_is_that_of_http_1() {
         let request = http::Request::get("https://a.test:3001/p/%20q?x=1&y")
             .header("host", "A.test:3001")
             .header("cookie", "a=1")
@@ -127,6 +107,11 @@ mod tests {
         assert_eq!(head.header("host"), Some(&b"a.test:3001"[..]));
         assert_eq!(head.header("cookie"), Some(&b"a=1; b=2"[..]));
         assert_eq!((head.headers.len(), head.version), (3, Version::Http2));
+        let text = "GET /p/%20q?x=1&y HTTP/1.1\r\nhost: a.test:3001\r\nx-empty: \r\ncookie: a=1; b=2\r\n\r\n";
+        let mut same = RequestHead::default();
+        head::parse(text.as_bytes(), &Limits::for_tests(), &mut same).unwrap();
+        same.version = Version::Http2;
+        assert_eq!(head, same);
     }
 
     #[test]
@@ -140,6 +125,13 @@ mod tests {
             request.header(format!("x-{at}"), "1")
         });
         assert_eq!(read_text(many), Err(431));
+        let method = "M".repeat(33);
+        assert_eq!(
+            read_text(http::Request::builder().method(&*method).uri("https://a.test/")),
+            Err(501)
+        );
+        let large = http::Request::get("https://a.test/").header("x", "a".repeat(100_000));
+        assert_eq!(read_text(large), Err(431));
         let star = http::Request::options("*").header("host", "a.test");
         let head = read_text(star).unwrap();
         assert_eq!(head.get(head.path), b"*");

@@ -150,10 +150,13 @@ impl Http2Stream {
     async fn run(&mut self, request: Request<RecvStream>) -> Result<(), StreamEnd> {
         let (parts, body) = request.into_parts();
         let shared = Arc::clone(&self.shared);
-        let remote = Arc::clone(&self.client.remote);
-        let report = |text: &[u8], error| shared.report_long_head(&remote.address, text, error);
-        head::read(&parts, &shared.config.limits, &mut self.exchange_mut().head, report)
-            .map_err(|response| StreamEnd::Refused { response, has_head: false })?;
+        let read = head::read(&parts, &shared.config.limits, &mut self.exchange_mut().head);
+        if let Err(error) = read {
+            let (remote, head) = (&self.client.remote, self.exchange.head());
+            shared.report_long_head(&remote.address, &head.bytes, error);
+            let response = ErrorResponse::new(error.status(), error.reason());
+            return Err(StreamEnd::Refused { response, has_head: false });
+        }
         drop(parts);
         self.hold_head()?;
         self.read_body(body).await?;
