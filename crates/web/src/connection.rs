@@ -1,101 +1,64 @@
 //! One client connection: read a request, hand it over, send the response, repeat.
 
+mod body_clock;
 mod client_socket;
-mod fed;
 mod handshake;
+mod http1;
 mod http2;
 mod linger;
 mod proxy_header;
+mod refusal;
 mod request_end;
+mod request_task;
 mod send;
+mod timer;
 mod tls_session;
+mod window;
 
-use std::collections::VecDeque;
-use std::future::{poll_fn, Future};
+use std::future::poll_fn;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{ready, Context, Poll, Waker};
-use std::time::{Duration, Instant};
-
-use tokio::time::{sleep_until, Sleep};
+use std::time::Instant;
 
 use crate::budget::ConnectionBudget;
 use crate::connection_registry::IdleMark;
-use crate::error_response::ErrorResponse;
 use crate::exchange::Exchange;
 use crate::forwarded::Peer;
-use crate::head::{BodyFraming, HeadError, Parsed, Version};
-use crate::limits::{bytes_min, Limits};
-use crate::pending_response::NextOutput;
+use crate::head::{Parsed, Version};
 use crate::proxy_protocol::NoProxyHeader;
 use crate::read_buffer::ReadBuffer;
-use crate::request_body::{BodyError, BodyReader, RequestBody};
-use crate::response_head::EncodedHead;
-use crate::send_buffer::{Segment, SpoolWrite};
+use crate::request_body::RequestBody;
+use crate::send_buffer::Segment;
 use crate::server_state::ServerState;
 use crate::stats::add;
-use crate::streamed_body::{BodyCut, StreamedBody, CONNECTION_ENDED};
 use crate::tls::{TlsListener, TlsPeer};
 use crate::{head, socket};
 
 use client_socket::ClientSocket;
+use http1::Http1;
 use linger::Linger;
-use request_end::{RequestEnd, CLIENT_LEFT};
-use send::{relieve, write_some, SentBytes};
+use refusal::{Refusal, Stop};
+use request_end::CLIENT_LEFT;
+use request_task::{RequestTask, Wire};
+use timer::Timer;
 
-/// How a connection ends.
-enum Closing {
-    /// At once.
-    Now,
-    /// After the client had time to read the response: it may still be sending,
-    /// and closing then would reset the connection.
-    Linger,
-    /// The application has the connection: here its socket is closed, but it lives on in its
-    /// duplicate, unless the engine encrypts for the application.
-    Hijacked,
-    /// The client speaks HTTP/2.
-    Http2,
-    /// After a response by the engine itself. `has_head` says that the head of
-    /// the request was read.
-    Error { response: ErrorResponse, has_head: bool },
-}
-
+/// A connection that speaks HTTP/1, or that has not said yet what it speaks.
 struct Connection {
-    shared: Arc<ServerState>,
-    socket: ClientSocket,
-    waker: Waker,
-    budget: Arc<ConnectionBudget>,
+    /// The current request, or the last one.
+    task: RequestTask<Http1>,
     /// Key in the registry.
     key: usize,
     idle: Arc<IdleMark>,
     listener: usize,
-    remote: Arc<Peer>,
     /// The client of an encrypted connection.
     tls: Option<Arc<TlsPeer>>,
-    /// The current request, or the last one, kept for its buffers.
-    exchange: Arc<Exchange>,
-    /// The exchange was handed over: it needs a reset before the next request.
-    used: bool,
-    unread: ReadBuffer,
-    /// The streamed body of the current request.
-    upload: Option<Upload>,
-    /// Output that the socket has not taken yet.
-    sending: VecDeque<Segment>,
-    /// A sent buffer that goes back to the exchange.
-    recycled: Vec<u8>,
     /// Requests handed over.
     served: u64,
-    /// Bytes of the current response that were sent.
-    sent: u64,
-    /// When the current request began to arrive, or the connection to idle.
-    since: Instant,
     /// When the last response was sent.
     ended_at: Instant,
-    /// Dropped last: the connection counts as open until its socket is closed.
-    guard: ConnectionGuard,
 }
 
 /// Serves an accepted connection on a task of its own.
@@ -133,7 +96,7 @@ pub(crate) fn spawn(
         }
         let mut connection = Connection::new(shared, guard, socket, waker, listener, remote, peer);
         match refused {
-            Some(response) => connection.send_error(response, false).await,
+            Some(response) => connection.refuse(&Refusal { response, has_head: false }).await,
             None => connection.serve().await,
         }
     });
@@ -156,97 +119,53 @@ impl Connection {
         let budget = ConnectionBudget::new(&context.budget, None);
         let (client, peer) = (Arc::clone(&remote), tls.clone());
         let exchange = Arc::new(Exchange::new(context, fd, listener, client, peer, &budget));
-        let now = Instant::now();
-        Self {
-            shared,
-            socket,
-            waker,
-            budget,
-            key,
-            idle,
-            listener,
-            remote,
-            tls,
-            exchange,
-            used: false,
-            unread: ReadBuffer::default(),
-            upload: None,
-            sending: VecDeque::new(),
-            recycled: Vec::new(),
-            served: 0,
-            sent: 0,
-            since: now,
-            ended_at: now,
-            guard,
-        }
+        let wire = Http1 { socket, unread: ReadBuffer::default(), guard };
+        let task = RequestTask::new(shared, waker, remote, budget, exchange, wire);
+        let ended_at = task.since;
+        Self { task, key, idle, listener, tls, served: 0, ended_at }
     }
 
-    async fn serve(mut self) {
-        if self.socket.is_http2() {
-            return Box::pin(http2::serve(&mut self)).await;
+    async fn serve(&mut self) {
+        if self.task.wire.socket.is_http2() {
+            return Box::pin(http2::serve(self)).await;
         }
-        let closing = loop {
-            if let Err(closing) = self.serve_one().await {
-                break closing;
+        let stop = loop {
+            if let Err(stop) = self.serve_one().await {
+                break stop;
             }
         };
-        match closing {
-            Closing::Now => self.socket.say_end(),
-            Closing::Hijacked => Box::pin(self.relay()).await,
-            Closing::Http2 => Box::pin(http2::serve(&mut self)).await,
-            Closing::Linger => self.linger().await,
-            Closing::Error { response, has_head } => self.send_error(response, has_head).await,
+        match stop {
+            Stop::Hijacked => Box::pin(self.relay()).await,
+            Stop::Http2 => Box::pin(http2::serve(self)).await,
+            Stop::Linger => self.linger().await,
+            Stop::Refused(refusal) => self.refuse(&refusal).await,
+            Stop::Gone | Stop::Cut | Stop::NeedsHttp1 | Stop::NoRoom => {
+                self.task.wire.socket.say_end();
+            }
         }
     }
 
-    async fn serve_one(&mut self) -> Result<(), Closing> {
+    async fn serve_one(&mut self) -> Result<(), Stop> {
         self.read_head().await?;
-        self.read_body().await?;
+        self.task.read_body().await?;
         self.dispatch();
-        if let Err(closing) = self.send_response().await {
-            self.end_unfinished(&closing);
-            return Err(closing);
+        if let Err(stop) = self.task.send_response().await {
+            self.end_unfinished(&stop);
+            return Err(stop);
         }
         self.finish_request()
-    }
-
-    /// The exchange before it is handed over: the last one, unless another
-    /// thread still holds it. Called when the next request arrives and not right
-    /// after the response, so that its producer has time to drop it.
-    fn exchange_mut(&mut self) -> &mut Exchange {
-        let used = std::mem::take(&mut self.used);
-        if used && Arc::get_mut(&mut self.exchange).is_none() {
-            let (context, remote) = (Arc::clone(&self.shared.exchanges), Arc::clone(&self.remote));
-            let fd = self.socket.fd().as_raw_fd();
-            let tls = self.tls.clone();
-            self.exchange =
-                Arc::new(Exchange::new(context, fd, self.listener, remote, tls, &self.budget));
-        }
-        let exchange = Arc::get_mut(&mut self.exchange)
-            .expect("a request that was not handed over has one owner");
-        if used {
-            exchange.reset();
-        }
-        exchange
-    }
-
-    /// Gives back the memory that an idle connection does not need.
-    fn shrink(&mut self) {
-        self.exchange_mut().shrink();
-        self.sending.shrink_to_fit();
-        self.recycled = Vec::new();
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
         // Before the socket is closed: a hijack checks the phase under the lock.
-        if self.exchange.close() {
+        if self.task.exchange.close() {
             // A child that the application forked may have a copy of the socket,
             // which would keep the connection open.
-            socket::shutdown_write(self.socket.fd());
+            socket::shutdown_write(self.task.wire.socket.fd());
         }
-        self.shared.registry.remove(self.key);
+        self.task.shared.registry.remove(self.key);
     }
 }
 
@@ -292,25 +211,20 @@ impl Drop for ConnectionGuard {
 
 impl Connection {
     /// Sends the engine's own response and ends the connection.
-    async fn send_error(&mut self, error: ErrorResponse, has_head: bool) {
-        let head = self.exchange.head();
-        let (version, is_head) = match has_head {
+    async fn refuse(&mut self, refusal: &Refusal) {
+        let head = self.task.exchange.head();
+        let (version, is_head) = match refusal.has_head {
             true => (head.version, head.is_head()),
             false => (Version::Http11, false),
         };
-        self.sent = 0;
+        let bytes = refusal.response.encode(version, is_head).bytes;
         self.ended_at = Instant::now();
-        self.sending.clear();
-        let bytes = error.encode(version, is_head).bytes;
-        self.sending.push_back(Segment::Bytes { bytes, at: 0 });
-        add(&self.shared.counters.refused, 1);
-        self.shared.counters.responded(error.status);
-        self.count_response(error.status, false);
-        let sent = self.send().await;
-        if self.shared.log.is_on() {
-            self.ended_at = Instant::now();
-            self.log(error.status, error.text.len() as u64 + 1, has_head);
-        }
+        self.task.sending.clear();
+        self.task.sending.push_back(Segment::Bytes { bytes, at: 0 });
+        self.task.end(self.ended_at).refused(refusal);
+        let sent = Http1::send(&mut self.task, true).await;
+        self.ended_at = Instant::now();
+        self.task.end(self.ended_at).log_refused(refusal);
         if sent.is_ok() {
             self.linger().await;
         }
@@ -318,12 +232,13 @@ impl Connection {
 
     /// Ends the connection after its last response.
     async fn linger(&mut self) {
-        let mut linger = Linger::begin(&mut self.socket);
+        let RequestTask { shared, exchange, wire, .. } = &mut self.task;
+        let mut linger = Linger::begin(&mut wire.socket);
         // Bodies of refused requests must not pile up while their clients leave.
-        if let Some(exchange) = Arc::get_mut(&mut self.exchange) {
+        if let Some(exchange) = Arc::get_mut(exchange) {
             exchange.forget_body();
         }
-        poll_fn(|cx| linger.poll(&self.shared, &mut self.socket, cx)).await;
+        poll_fn(|cx| linger.poll(shared, &mut wire.socket, cx)).await;
     }
 }
 
@@ -373,21 +288,21 @@ impl Connection {
     /// Carries bytes until both sides have ended. Meanwhile the connection does not count: the
     /// application has it, and bounds how many it takes.
     async fn relay(&mut self) {
-        let Some(ours) = self.exchange.response().lock().take_relayed() else { return };
-        self.socket.clear_deadline();
+        let Some(ours) = self.task.exchange.response().lock().take_relayed() else { return };
+        self.task.wire.socket.set_deadline(None);
         let application = socket::set_nonblocking(&ours).and_then(|()| ClientSocket::new(ours));
         let Ok(application) = application else { return };
         let mut state = RelayState {
-            _listed: ListedRelay::new(&self.shared, &application),
+            _listed: ListedRelay::new(&self.task.shared, &application),
             application,
             unread: ReadBuffer::default(),
             client_ended: false,
             application_ended: false,
         };
-        self.guard.release();
+        self.task.wire.guard.release();
         let carried = poll_fn(|cx| self.poll_relay(&mut state, cx)).await;
-        self.guard = ConnectionGuard::new(Arc::clone(&self.shared));
-        self.guard.served();
+        self.task.wire.guard = ConnectionGuard::new(Arc::clone(&self.task.shared));
+        self.task.wire.guard.served();
         drop(state);
         if carried.is_ok() {
             self.linger().await;
@@ -399,7 +314,7 @@ impl Connection {
         loop {
             let inwards = self.carry_in(state, cx)?;
             let outwards = self.carry_out(state, cx)?;
-            let has_sent = state.application_ended && !self.socket.has_output();
+            let has_sent = state.application_ended && !self.task.wire.socket.has_output();
             // An application that has closed its end takes nothing more either.
             if has_sent && (state.client_ended || state.application.poll_hung_up(cx)) {
                 return Poll::Ready(Ok(()));
@@ -425,9 +340,9 @@ impl Connection {
         if state.client_ended {
             return Ok(0);
         }
-        let shared = Arc::clone(&self.shared);
+        let shared = Arc::clone(&self.task.shared);
         let mut scratch = shared.scratch.lock();
-        let len = match self.socket.poll_recv(cx, &mut scratch[..PART_BYTES]) {
+        let len = match self.task.wire.socket.poll_recv(cx, &mut scratch[..PART_BYTES]) {
             Poll::Pending => return Ok(0),
             Poll::Ready(Err(_)) => return Err(Broken),
             Poll::Ready(Ok(len)) => len,
@@ -444,10 +359,10 @@ impl Connection {
     /// done here after the time that a response has.
     fn check_stalled(&mut self, state: &mut RelayState, cx: &mut Context) -> Result<usize, Broken> {
         if state.application.poll_hung_up(cx) {
-            let time = self.shared.config.timeouts.write;
-            let rate = self.shared.exchanges.budget.limits().reply_rate_min;
-            self.socket.start_blocked(time);
-            if self.socket.is_too_slow(cx, time, rate) {
+            let time = self.task.shared.config.timeouts.write;
+            let rate = self.task.shared.exchanges.budget.limits().reply_rate_min;
+            self.task.wire.socket.start_blocked(time);
+            if self.task.wire.socket.is_too_slow(cx, time, rate) {
                 return Err(Broken);
             }
         }
@@ -456,15 +371,15 @@ impl Connection {
 
     /// Carries from the application to the client.
     fn carry_out(&mut self, state: &mut RelayState, cx: &mut Context) -> Result<usize, Broken> {
-        match self.socket.poll_flush(cx) {
+        match self.task.wire.socket.poll_flush(cx) {
             Poll::Pending => return self.check_stalled(state, cx),
             Poll::Ready(flushed) => flushed.map_err(|_| Broken)?,
         }
-        self.socket.end_output();
+        self.task.wire.socket.end_output();
         if state.application_ended {
             return Ok(0);
         }
-        let shared = Arc::clone(&self.shared);
+        let shared = Arc::clone(&self.task.shared);
         let mut scratch = shared.scratch.lock();
         let len = match state.application.poll_recv(cx, &mut scratch[..PART_BYTES]) {
             Poll::Pending => return Ok(0),
@@ -473,10 +388,10 @@ impl Connection {
         };
         if len == 0 {
             state.application_ended = true;
-            self.socket.say_end();
+            self.task.wire.socket.say_end();
             return Ok(1);
         }
-        let Some(session) = self.socket.tls_mut() else { return Err(Broken) };
+        let Some(session) = self.task.wire.socket.tls_mut() else { return Err(Broken) };
         // All that was encrypted before is sent, so there is room for a part.
         match session.encrypt(&scratch[..len]) {
             Ok(taken) if taken == len => Ok(len),
@@ -506,40 +421,40 @@ fn give(application: &mut ClientSocket, bytes: &[u8], cx: &mut Context) -> Resul
 
 impl Connection {
     /// Waits for a request and reads its head. The bytes behind it are in `unread`.
-    async fn read_head(&mut self) -> Result<(), Closing> {
-        let header = self.shared.config.timeouts.header;
-        self.since = self.ended_at;
-        if self.unread.is_empty() {
-            self.shared.idles(&self.idle);
-            let config = &self.shared.config;
+    async fn read_head(&mut self) -> Result<(), Stop> {
+        let header = self.task.shared.config.timeouts.header;
+        self.task.since = self.ended_at;
+        if self.task.wire.unread.is_empty() {
+            self.task.shared.idles(&self.idle);
+            let config = &self.task.shared.config;
             let first = config.timeouts.idle.min(config.buffers_idle);
-            self.socket.set_deadline(self.since + first);
+            self.task.wire.socket.set_deadline(Some(self.task.since + first));
         } else {
             // Pipelined: the client did not wait for the last response.
             if self.parse_unread()? {
                 return Ok(());
             }
-            self.socket.set_deadline(self.since + header);
+            self.task.wire.socket.set_deadline(Some(self.task.since + header));
         }
         poll_fn(|cx| self.poll_head(cx)).await
     }
 
-    fn poll_head(&mut self, cx: &mut Context) -> Poll<Result<(), Closing>> {
-        self.shared.exchanges.wake_ready_if_any();
+    fn poll_head(&mut self, cx: &mut Context) -> Poll<Result<(), Stop>> {
+        self.task.shared.exchanges.wake_ready_if_any();
         loop {
             match self.poll_head_bytes(cx) {
                 Poll::Ready(Ok(true)) => return Poll::Ready(Ok(())),
                 Poll::Ready(Ok(false)) => {}
                 Poll::Ready(Err(end)) => return Poll::Ready(Err(end)),
-                Poll::Pending if self.unread.is_empty() => {
+                Poll::Pending if self.task.wire.unread.is_empty() => {
                     ready!(self.poll_idle_over(cx));
-                    if !self.socket.has_arrived() {
-                        return Poll::Ready(Err(Closing::Now));
+                    if !self.task.wire.socket.has_arrived() {
+                        return Poll::Ready(Err(Stop::Gone));
                     }
                 }
-                Poll::Pending if self.socket.poll_expired(cx) => {
+                Poll::Pending if self.task.wire.socket.poll_expired(cx) => {
                     let text = "The request's head did not arrive in time.";
-                    return Poll::Ready(Err(refuse(408, text)));
+                    return Poll::Ready(Err(Refusal::unread(408, text).into()));
                 }
                 Poll::Pending => return Poll::Pending,
             }
@@ -551,746 +466,162 @@ impl Connection {
         if self.idle.must_close() {
             return Poll::Ready(());
         }
-        let timeouts = &self.shared.config.timeouts;
-        let mut until = self.since + timeouts.idle;
-        if self.shared.exchanges.is_draining() {
-            until = until.min(self.since + timeouts.drain_idle);
-            self.socket.set_deadline(until);
+        let timeouts = &self.task.shared.config.timeouts;
+        let mut until = self.task.since + timeouts.idle;
+        if self.task.shared.exchanges.is_draining() {
+            until = until.min(self.task.since + timeouts.drain_idle);
+            self.task.wire.socket.set_deadline(Some(until));
         }
-        while self.socket.poll_expired(cx) {
+        while self.task.wire.socket.poll_expired(cx) {
             if Instant::now() >= until {
                 return Poll::Ready(());
             }
-            self.shrink();
-            self.guard.served();
-            self.socket.set_deadline(until);
+            self.task.shrink();
+            self.task.wire.guard.served();
+            self.task.wire.socket.set_deadline(Some(until));
         }
         Poll::Pending
     }
 
     /// Reads once; true when the head is complete.
-    fn poll_head_bytes(&mut self, cx: &mut Context) -> Poll<Result<bool, Closing>> {
-        let shared = Arc::clone(&self.shared);
+    fn poll_head_bytes(&mut self, cx: &mut Context) -> Poll<Result<bool, Stop>> {
+        let shared = Arc::clone(&self.task.shared);
         let mut scratch = shared.scratch.lock();
-        let len = match ready!(self.socket.poll_recv(cx, &mut scratch)) {
-            Ok(0) if self.unread.is_empty() => return Poll::Ready(Err(Closing::Now)),
+        let len = match ready!(self.task.wire.socket.poll_recv(cx, &mut scratch)) {
+            Ok(0) if self.task.wire.unread.is_empty() => return Poll::Ready(Err(Stop::Gone)),
             Ok(0) => {
                 let text = "The request ended in the middle of its head.";
-                return Poll::Ready(Err(refuse(400, text)));
+                return Poll::Ready(Err(Refusal::unread(400, text).into()));
             }
             Ok(len) => len,
-            Err(_) => return Poll::Ready(Err(Closing::Now)),
+            Err(_) => return Poll::Ready(Err(Stop::Gone)),
         };
         add(&shared.counters.read_bytes, len as u64);
         self.idle.set_busy();
-        if !self.unread.is_empty() {
-            self.unread.push(&scratch[..len]);
+        if !self.task.wire.unread.is_empty() {
+            self.task.wire.unread.push(&scratch[..len]);
             drop(scratch);
             return Poll::Ready(self.parse_unread());
         }
-        if self.served == 0 && self.shared.config.http2 && http2::is_preface(&scratch[..len]) {
-            self.unread.push(&scratch[..len]);
-            return Poll::Ready(Err(Closing::Http2));
+        if self.served == 0 && self.task.shared.config.http2 && http2::is_preface(&scratch[..len]) {
+            self.task.wire.unread.push(&scratch[..len]);
+            return Poll::Ready(Err(Stop::Http2));
         }
         // The usual case: the head is parsed in the scratch buffer without a copy.
-        let head = &mut self.exchange_mut().head;
+        let head = &mut self.task.next_exchange().head;
         match head::parse(&scratch[..len], &shared.config.limits, head) {
             Ok(Parsed::Complete(taken)) => {
                 if taken < len {
-                    self.unread.push(&scratch[taken..len]);
+                    self.task.wire.unread.push(&scratch[taken..len]);
                 }
                 Poll::Ready(Ok(true))
             }
             Ok(Parsed::Partial) => {
-                self.unread.push(&scratch[..len]);
-                self.since = Instant::now();
-                self.socket.set_deadline(self.since + shared.config.timeouts.header);
+                self.task.wire.unread.push(&scratch[..len]);
+                self.task.since = Instant::now();
+                let until = self.task.since + shared.config.timeouts.header;
+                self.task.wire.socket.set_deadline(Some(until));
                 Poll::Ready(Ok(false))
             }
             Err(error) => {
-                shared.report_long_head(&self.remote.address, &scratch[..len], error);
-                Poll::Ready(Err(malformed(error)))
+                shared.report_long_head(&self.task.remote.address, &scratch[..len], error);
+                Poll::Ready(Err(Refusal::of_head(error).into()))
             }
         }
     }
 
     /// Parses what was read earlier; true when the head is complete.
-    fn parse_unread(&mut self) -> Result<bool, Closing> {
-        if self.served == 0 && self.shared.config.http2 && http2::is_preface(self.unread.rest()) {
-            return Err(Closing::Http2);
+    fn parse_unread(&mut self) -> Result<bool, Stop> {
+        if self.served == 0
+            && self.task.shared.config.http2
+            && http2::is_preface(self.task.wire.unread.rest())
+        {
+            return Err(Stop::Http2);
         }
-        self.exchange_mut();
-        let Self { shared, exchange, unread, remote, .. } = self;
-        let Some(exchange) = Arc::get_mut(exchange) else { return Err(Closing::Now) };
+        self.task.next_exchange();
+        let RequestTask { shared, exchange, wire: Http1 { unread, .. }, remote, .. } =
+            &mut self.task;
+        let Some(exchange) = Arc::get_mut(exchange) else { return Err(Stop::Gone) };
         match head::parse(unread.rest(), &shared.config.limits, &mut exchange.head) {
             Ok(Parsed::Complete(taken)) => {
-                self.unread.consume(taken);
+                unread.consume(taken);
                 Ok(true)
             }
             Ok(Parsed::Partial) => Ok(false),
             Err(error) => {
                 shared.report_long_head(&remote.address, unread.rest(), error);
-                Err(malformed(error))
+                Err(Refusal::of_head(error).into())
             }
         }
     }
 
-    /// Reads the body to its end, so that no Ruby thread waits for a slow client; the
-    /// application has asked to wait by itself for those that are streamed.
-    async fn read_body(&mut self) -> Result<(), Closing> {
-        let framing = self.exchange.head().framing;
-        if matches!(framing, BodyFraming::None) {
-            return Ok(());
-        }
-        let exchange = self.exchange_mut();
-        let expectation = exchange.head.header("expect");
-        if expectation.is_some_and(|it| !it.eq_ignore_ascii_case(b"100-continue")) {
-            return Err(refuse_request(
-                417,
-                "The only expectation this server meets is 100-continue.",
-            ));
-        }
-        let spare = std::mem::take(&mut exchange.body_spare);
-        let expects = exchange.head.expect_continue;
-        let limits = &self.shared.config.limits;
-        let Some(mut reader) =
-            BodyReader::new(framing, spare, limits).map_err(|e| self.body_end(&e))?
-        else {
-            return Ok(());
-        };
-        if self.shared.config.streams_body(self.exchange.head.get(self.exchange.head.path)) {
-            self.begin_upload(reader);
-            // A body that came along with its head is complete before the request is handed over.
-            poll_fn(|cx| Poll::Ready(self.poll_upload(cx))).await;
-            return Ok(());
-        }
-        self.exchange_mut().begin_body();
-        let limits = &self.shared.config.limits;
-        reader =
-            reader.counted(framing, &self.budget, limits).map_err(|error| self.body_end(&error))?;
-        if expects && self.unread.is_empty() {
-            // A client that has sent some of its body did not wait for this.
-            let bytes = EncodedHead::continued().bytes;
-            self.sending.push_back(Segment::Bytes { bytes, at: 0 });
-            self.send().await?;
-        }
-        let mut complete = false;
-        while !complete {
-            self.socket.set_timeout(self.shared.config.timeouts.body);
-            let mut arrived = 0;
-            complete = poll_fn(|cx| self.poll_body(cx, &mut reader, &mut arrived)).await?;
-            if reader.must_write(complete, &self.shared.config.limits) {
-                reader = self.write_body(reader).await?;
-            }
-        }
-        self.exchange_mut().body = reader.finish();
-        Ok(())
-    }
-
-    /// Writes a part of a large body to its file on a thread of its own, so that a slow
-    /// disk stops no other connection.
-    async fn write_body(&mut self, mut reader: BodyReader) -> Result<BodyReader, Closing> {
-        let written = tokio::task::spawn_blocking(move || reader.write().map(|()| reader)).await;
-        // The runtime ends before the thread is done only at a stop.
-        let reader = written.map_err(|_| Closing::Now)?;
-        reader.map_err(|error| self.body_end(&error))
-    }
-
-    /// Reads until the body is complete (true), or as much of it is in memory as may be.
-    fn poll_body(
-        &mut self,
-        cx: &mut Context,
-        reader: &mut BodyReader,
-        arrived: &mut u64,
-    ) -> Poll<Result<bool, Closing>> {
-        loop {
-            let shared = &*self.shared;
-            let limits = &shared.config.limits;
-            if !self.unread.is_empty() {
-                let (taken, done) =
-                    reader.feed(self.unread.rest(), limits).map_err(|e| self.body_end(&e))?;
-                self.unread.consume(taken);
-                if done || reader.must_write(false, limits) {
-                    return Poll::Ready(Ok(done));
-                }
-                continue;
-            }
-            let mut scratch = shared.scratch.lock();
-            let len = match self.socket.poll_recv(cx, &mut scratch) {
-                Poll::Ready(Ok(0)) => {
-                    let text = "The request ended in the middle of its body.";
-                    return Poll::Ready(Err(refuse_request(400, text)));
-                }
-                Poll::Ready(Ok(len)) => len,
-                Poll::Ready(Err(_)) => return Poll::Ready(Err(Closing::Now)),
-                Poll::Pending if self.socket.poll_expired(cx) => {
-                    let time = shared.config.timeouts.body;
-                    if *arrived < bytes_min(limits.body_rate_min, time) {
-                        let text = "The request's body did not arrive in time.";
-                        return Poll::Ready(Err(refuse_request(408, text)));
-                    }
-                    *arrived = 0;
-                    self.socket.set_timeout(time);
-                    continue;
-                }
-                Poll::Pending => return Poll::Pending,
-            };
-            *arrived += len as u64;
-            add(&shared.counters.read_bytes, len as u64);
-            let (taken, done) =
-                reader.feed(&scratch[..len], limits).map_err(|e| self.body_end(&e))?;
-            if taken < len {
-                self.unread.push(&scratch[taken..len]);
-            }
-            if done || reader.must_write(false, limits) {
-                return Poll::Ready(Ok(done));
-            }
-        }
-    }
-
-    fn body_end(&self, error: &BodyError) -> Closing {
-        match error {
-            BodyError::TooLarge => refuse_request(413, "The request's body is too large."),
-            BodyError::Chunk(error) => refuse_request(error.status(), error.reason()),
-            BodyError::Spool(error) => {
-                self.shared.feed.warn(&format!(
-                    "can't keep the body of {} in a temporary file: {error}; \
-                     make room in the directory for temporary files (TMPDIR)",
-                    self.exchange.describe()
-                ));
-                refuse_request(500, "The request's body could not be stored.")
-            }
-            BodyError::NoRoom => self.unavailable(NO_ROOM),
-        }
-    }
-}
-
-/// The text of a 503 for a body.
-const NO_ROOM: &str = "The server holds too much for its clients; try again.";
-
-fn malformed(error: HeadError) -> Closing {
-    refuse(error.status(), error.reason())
-}
-
-/// Refuses a request whose head could not be read.
-fn refuse(status: u16, text: &'static str) -> Closing {
-    Closing::Error { response: ErrorResponse::new(status, text), has_head: false }
-}
-
-/// Refuses a request whose head was read.
-fn refuse_request(status: u16, text: &'static str) -> Closing {
-    Closing::Error { response: ErrorResponse::new(status, text), has_head: true }
-}
-
-/// How long small writes of a streamed response are gathered after the first one
-/// was sent.
-const GATHER: Duration = Duration::from_millis(1);
-
-impl Connection {
     /// Hands the request over.
     fn dispatch(&mut self) {
         let now = Instant::now();
-        let id = self.shared.next_id();
         self.served += 1;
-        self.sent = 0;
-        self.since = now;
-        let requests_max = self.shared.config.limits.requests_per_connection_max;
-        let moves = self.shared.should_move_connection(now);
+        let requests_max = self.task.shared.config.limits.requests_per_connection_max;
+        let moves = self.task.shared.should_move_connection(now);
         let another = requests_max == 0 || self.served < requests_max;
-        self.set_request_deadline();
-        let unread = match self.exchange.body() {
+        let unread = match self.task.exchange.body() {
             // They belong to the body, or to the next request.
             RequestBody::Streamed(_) => ReadBuffer::default(),
-            _ => std::mem::take(&mut self.unread),
+            _ => std::mem::take(&mut self.task.wire.unread),
         };
-        let waker = self.waker.clone();
-        let exchange = self.exchange_mut();
-        let may_keep_alive = another && exchange.head.keep_alive && !moves;
-        exchange.dispatch(id, now, may_keep_alive, &waker);
+        let exchange = self.task.exchange_mut();
         exchange.response_mut().set_unread(unread);
-        self.used = true;
-        self.shared.submit(Arc::clone(&self.exchange));
-    }
-
-    /// Sets the time by which the response must begin.
-    fn set_request_deadline(&mut self) {
-        match self.shared.config.timeouts.request {
-            Some(time) => self.socket.set_deadline(self.since + time),
-            None => self.socket.clear_deadline(),
-        }
-    }
-
-    /// Of a request whose body is streamed the time begins anew with each part that arrives.
-    fn postpone_request_deadline(&mut self) {
-        if let Some(time) = self.shared.config.timeouts.request {
-            if self.exchange.response().lock().is_waiting() {
-                self.socket.set_timeout(time);
-            }
-        }
-    }
-
-    /// Sends the response as it is produced.
-    async fn send_response(&mut self) -> Result<(), Closing> {
-        let mut gathering = false;
-        loop {
-            match poll_fn(|cx| self.poll_response(cx, &mut gathering)).await? {
-                NextOutput::Send { last } => {
-                    if !self.guard.served && !self.exchange.response().lock().is_waiting() {
-                        self.guard.served();
-                    }
-                    let mut sent = self.send().await?;
-                    if last {
-                        return Ok(());
-                    }
-                    self.report_sent(&mut sent);
-                    gathering = self.after_part();
-                }
-                NextOutput::Fed { feeder, chunked } => {
-                    // In a box, so that other connections need no memory for it.
-                    Box::pin(self.feed(feeder, chunked)).await;
-                    return Err(Closing::Linger);
-                }
-                _ => return Ok(()),
-            }
-        }
-    }
-
-    /// Sets the deadline for the next output; true when small writes are gathered.
-    fn after_part(&mut self) -> bool {
-        if self.exchange.response().lock().is_waiting() {
-            // That was an interim response: the final one has not begun.
-            self.set_request_deadline();
-            return false;
-        }
-        self.socket.set_timeout(GATHER);
-        true
-    }
-
-    /// Ready with [`NextOutput::Send`] or [`NextOutput::Done`].
-    fn poll_response(
-        &mut self,
-        cx: &mut Context,
-        gathering: &mut bool,
-    ) -> Poll<Result<NextOutput, Closing>> {
-        self.shared.exchanges.wake_ready_if_any();
-        loop {
-            let reading = self.poll_upload(cx);
-            let next = self.exchange.response().lock().next_output(&mut self.sending, *gathering);
-            let streaming = match next {
-                NextOutput::Pending { streaming } => streaming,
-                NextOutput::Hijacked => return Poll::Ready(Err(Closing::Hijacked)),
-                next => return Poll::Ready(Ok(next)),
-            };
-            if !streaming
-                && self.shared.is_giving_up()
-                && self.exchange.response().lock().time_out()
-            {
-                return Poll::Ready(Err(self.unavailable("The server is stopping; try again.")));
-            }
-            // Both take the same events of the socket.
-            if !reading && self.socket.poll_hung_up(cx) {
-                return Poll::Ready(Err(Closing::Now));
-            }
-            if self.socket.has_ended() {
-                self.exchange.note_client_left();
-            }
-            if !self.socket.poll_expired(cx) {
-                return Poll::Pending;
-            }
-            if streaming {
-                *gathering = false;
-                self.socket.clear_deadline();
-            } else if self.exchange.response().lock().time_out() {
-                return Poll::Ready(Err(self.request_timed_out()));
-            }
-        }
-    }
-
-    /// Answers 503 after the request timeout; the Ruby thread goes on.
-    fn request_timed_out(&mut self) -> Closing {
-        add(&self.shared.counters.late, 1);
-        self.shared.feed.report_late(self.exchange.id());
-        self.unavailable("The request took too long; try again.")
-    }
-
-    fn unavailable(&self, text: &'static str) -> Closing {
-        let retry_after_s = self.shared.config.retry_after_s;
-        let response = ErrorResponse::new(503, text).retry_after(retry_after_s);
-        Closing::Error { response, has_head: true }
+        let may_keep_alive = another && exchange.head.keep_alive && !moves;
+        self.task.dispatch(now, may_keep_alive);
     }
 
     /// Counts the response and decides whether the connection stays open.
-    fn finish_request(&mut self) -> Result<(), Closing> {
-        self.end_upload();
-        let streamed = matches!(self.exchange.body(), RequestBody::Streamed(_));
-        let mut response = self.exchange.response().lock();
+    fn finish_request(&mut self) -> Result<(), Stop> {
+        self.task.end_upload();
+        let RequestTask { exchange, wire, recycled, .. } = &mut self.task;
+        let streamed = matches!(exchange.body(), RequestBody::Streamed(_));
+        let mut response = exchange.response().lock();
         let (status, keep_alive) = (response.status(), response.keep_alive());
         let head_bytes = response.head_bytes();
         if response.is_cut() {
-            self.socket.mark_cut();
+            wire.socket.mark_cut();
         }
         if !streamed {
-            self.unread = response.take_unread();
+            wire.unread = response.take_unread();
         }
-        response.set_spare(std::mem::take(&mut self.recycled));
+        response.set_spare(std::mem::take(recycled));
         if response.settle() {
-            self.exchange.notify_capacity();
+            exchange.notify_capacity();
         }
         drop(response);
-        self.count_and_log(status, head_bytes);
+        self.answered(status, head_bytes);
         if keep_alive {
             return Ok(());
         }
-        let client_closes = !self.exchange.head().keep_alive
-            && self.unread.is_empty()
-            && self.exchange.body().is_complete();
-        Err(if client_closes { Closing::Now } else { Closing::Linger })
+        let client_closes = !self.task.exchange.head().keep_alive
+            && self.task.wire.unread.is_empty()
+            && self.task.exchange.body().is_complete();
+        Err(if client_closes { Stop::Gone } else { Stop::Linger })
     }
 
-    /// Counts a request whose response was not sent to its end, and decides how the connection ends.
-    fn end_unfinished(&mut self, closing: &Closing) {
-        let response = self.exchange.response().lock();
+    /// Counts a request whose response was not sent to its end.
+    fn end_unfinished(&mut self, stop: &Stop) {
+        let response = self.task.exchange.response().lock();
         let (status, head_bytes) = (response.status(), response.head_bytes());
         drop(response);
-        match closing {
-            Closing::Now => {
-                self.socket.mark_cut();
-                self.count_and_log(if status == 0 { CLIENT_LEFT } else { status }, head_bytes);
+        match stop {
+            Stop::Gone | Stop::Cut => {
+                self.task.wire.socket.mark_cut();
+                self.answered(if status == 0 { CLIENT_LEFT } else { status }, head_bytes);
             }
             // The status of a full hijack is known to the application alone.
-            Closing::Hijacked if status != 0 => self.count_and_log(status, head_bytes),
+            Stop::Hijacked if status != 0 => self.answered(status, head_bytes),
             _ => {}
         }
     }
 
-    /// Of a response by the application.
-    fn count_and_log(&mut self, status: u16, head_bytes: usize) {
+    /// Counts and logs a response by the application.
+    fn answered(&mut self, status: u16, head_bytes: usize) {
         self.ended_at = Instant::now();
-        if !self.exchange.was_left_out() {
-            self.shared.counters.responded(status);
-        }
-        self.count_response(status, true);
-        if self.shared.log.is_on() {
-            self.log(status, self.sent.saturating_sub(head_bytes as u64), true);
-        }
-    }
-
-    /// Counts a response for the metrics; see [`RequestEnd::count`].
-    fn count_response(&self, status: u16, has_waited: bool) {
-        self.request_end().count(status, has_waited);
-    }
-
-    /// Adds a line to the access log.
-    fn log(&self, status: u16, sent: u64, has_head: bool) {
-        self.request_end().log(status, sent, has_head);
-    }
-
-    fn request_end(&self) -> RequestEnd<'_> {
-        RequestEnd {
-            shared: &self.shared,
-            exchange: &self.exchange,
-            remote: &self.remote,
-            since: self.since,
-            until: self.ended_at,
-            was_handed_over: self.used,
-        }
-    }
-}
-
-/// Bytes one connection sends before others are served.
-const SEND_TURN_BYTES_MAX: usize = 1024 * 1024;
-
-/// Why sending pauses.
-enum Pause {
-    /// Everything is sent.
-    AtEnd,
-    /// The file at the front is not in memory.
-    ForDisk,
-    /// Memory is short, so that this goes to a file.
-    ForRelief(SpoolWrite),
-}
-
-impl Connection {
-    /// Sends everything in `sending`. Progress of a slow client is reported to the
-    /// send buffer meanwhile.
-    async fn send(&mut self) -> Result<SentBytes, Closing> {
-        let mut sent = SentBytes::default();
-        loop {
-            match poll_fn(|cx| self.poll_send(cx, &mut sent)).await? {
-                Pause::AtEnd => break,
-                Pause::ForDisk => self.warm_up(&mut sent).await?,
-                Pause::ForRelief(write) => {
-                    relieve(&self.exchange, &mut self.sending, write).await;
-                }
-            }
-        }
-        Ok(sent)
-    }
-
-    fn poll_send(
-        &mut self,
-        cx: &mut Context,
-        sent: &mut SentBytes,
-    ) -> Poll<Result<Pause, Closing>> {
-        let mut turn = 0;
-        while !self.sending.is_empty() || self.socket.has_output() {
-            match self.write_some() {
-                Ok(Some(some)) => {
-                    self.socket.note_progress(some.total());
-                    sent.add(some);
-                    self.sent += some.total();
-                    turn += some.total() as usize;
-                    add(&self.shared.counters.sent_bytes, some.total());
-                }
-                Ok(None) => return Poll::Ready(Ok(Pause::ForDisk)),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.report_sent(sent);
-                    // The application may wait for the body before it goes on.
-                    self.poll_upload(cx);
-                    let relief =
-                        self.exchange.response().lock().send_buffer.begin_relief(&mut self.sending);
-                    if let Some(write) = relief.map_err(|_| Closing::Now)? {
-                        return Poll::Ready(Ok(Pause::ForRelief(write)));
-                    }
-                    if !self.poll_send_again(cx)? {
-                        return Poll::Pending;
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return Poll::Ready(Err(Closing::Now)),
-            }
-            if turn > SEND_TURN_BYTES_MAX {
-                self.report_sent(sent);
-                // The IO thread does not sleep now, so this does its other work.
-                self.shared.flush_submitted();
-                self.shared.exchanges.wake_ready_if_any();
-                cx.waker().wake_by_ref();
-                return Poll::Pending;
-            }
-        }
-        self.socket.end_output();
-        Poll::Ready(Ok(Pause::AtEnd))
-    }
-
-    /// Sends with one system call; `None`: the file at the front is not in memory.
-    fn write_some(&mut self) -> io::Result<Option<SentBytes>> {
-        let Self { socket, sending, recycled, shared, .. } = self;
-        let Some(session) = socket.tls_mut() else {
-            return write_some(socket.fd(), sending, recycled);
-        };
-        let mut sent = SentBytes::default();
-        if !session.has_output() {
-            match session.encrypt_segments(sending, recycled, &mut shared.scratch.lock())? {
-                Some(encrypted) => sent = encrypted,
-                None => return Ok(None),
-            }
-        }
-        match socket.send_output() {
-            // The bytes are in the hands of the session.
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock && sent.total() > 0 => {}
-            done => done?,
-        }
-        Ok(Some(sent))
-    }
-
-    /// Has the file at the front read into memory.
-    async fn warm_up(&mut self, sent: &mut SentBytes) -> Result<(), Closing> {
-        self.report_sent(sent);
-        match self.sending.front_mut().and_then(Segment::file_range) {
-            Some(range) => range.warm_up().await.map_err(|_| Closing::Now),
-            None => Ok(()),
-        }
-    }
-
-    /// Called when the socket is full; true when it takes more after all.
-    fn poll_send_again(&mut self, cx: &mut Context) -> Result<bool, Closing> {
-        self.socket.start_blocked(self.shared.config.timeouts.write);
-        match self.socket.poll_writable(cx) {
-            Poll::Ready(Ok(())) => Ok(true),
-            Poll::Ready(Err(_)) => Err(Closing::Now),
-            Poll::Pending => {
-                let time = self.shared.config.timeouts.write;
-                let rate = self.shared.exchanges.budget.limits().reply_rate_min;
-                match self.socket.is_too_slow(cx, time, rate) {
-                    true => Err(Closing::Now),
-                    false => Ok(false),
-                }
-            }
-        }
-    }
-
-    /// Reports sent bytes to the send buffer, so that a waiting producer may go on.
-    fn report_sent(&mut self, sent: &mut SentBytes) {
-        let sent = std::mem::take(sent);
-        let limits = &self.shared.config.limits;
-        let mut response = self.exchange.response().lock();
-        if response.sent(sent.memory, sent.spooled, &mut self.recycled, limits) {
-            drop(response);
-            self.exchange.notify_capacity();
-        }
-    }
-}
-
-/// Bytes one connection reads before others are served.
-const TURN_BYTES_MAX: usize = 1024 * 1024;
-
-/// A streamed body that has not arrived to its end.
-struct Upload {
-    body: Arc<StreamedBody>,
-    reader: BodyReader,
-    /// The client waits for 100 Continue.
-    expects: bool,
-    /// Bytes that arrived in the current [`Timeouts::body`](crate::limits::Timeouts::body).
-    arrived: u64,
-    timer: Pin<Box<Sleep>>,
-    /// The time counts: the client, and not the application, is waited for.
-    timed: bool,
-}
-
-enum UploadState {
-    /// It waits for the client.
-    Waiting,
-    /// It waits for the application.
-    Full,
-    Complete,
-}
-
-impl Upload {
-    fn feed(&mut self, input: &[u8], limits: &Limits) -> Result<(usize, bool), BodyCut> {
-        let fed = self.reader.feed(input, limits);
-        // Also what comes before a fault.
-        self.body.fill(|bytes| self.reader.hand_out(bytes));
-        fed.map_err(|error| cut(&error))
-    }
-
-    fn is_late(&mut self, cx: &mut Context, time: Duration, rate_min: u64) -> bool {
-        if self.expects {
-            return false;
-        }
-        if !self.timed {
-            self.timed = true;
-            self.restart_timer(time);
-        }
-        while self.timer.as_mut().poll(cx).is_ready() {
-            if self.arrived < bytes_min(rate_min, time) {
-                return true;
-            }
-            self.restart_timer(time);
-        }
-        false
-    }
-
-    fn restart_timer(&mut self, time: Duration) {
-        self.arrived = 0;
-        self.timer.as_mut().reset((Instant::now() + time).into());
-    }
-}
-
-impl Connection {
-    /// Lets the body of the current request, read with `reader`, be streamed.
-    fn begin_upload(&mut self, reader: BodyReader) {
-        let bytes_max = self.shared.config.limits.stream_body_bytes_max;
-        let body = Arc::new(StreamedBody::new(bytes_max, self.waker.clone()));
-        let exchange = self.exchange_mut();
-        exchange.body = RequestBody::Streamed(Arc::clone(&body));
-        let expects = exchange.head.expect_continue;
-        let timer = Box::pin(sleep_until(Instant::now().into()));
-        self.upload = Some(Upload { body, reader, expects, arrived: 0, timer, timed: false });
-    }
-
-    /// Reads as much of a streamed body as has arrived and as there is room for. True when the
-    /// task is woken by what the client sends next, also by its end.
-    fn poll_upload(&mut self, cx: &mut Context) -> bool {
-        let Some(mut upload) = self.upload.take() else { return false };
-        match self.read_upload(&mut upload, cx) {
-            Ok(UploadState::Complete) => upload.body.end(Ok(())),
-            Ok(state) => {
-                self.upload = Some(upload);
-                return matches!(state, UploadState::Waiting);
-            }
-            Err(cut) => upload.body.end(Err(cut)),
-        }
-        false
-    }
-
-    fn read_upload(
-        &mut self,
-        upload: &mut Upload,
-        cx: &mut Context,
-    ) -> Result<UploadState, BodyCut> {
-        let shared = Arc::clone(&self.shared);
-        let config = &shared.config;
-        let mut turn = 0;
-        loop {
-            let room = upload.body.room();
-            if room == 0 {
-                upload.timed = false;
-                return Ok(UploadState::Full);
-            }
-            if !self.unread.is_empty() {
-                upload.expects = false;
-                let rest = self.unread.rest();
-                let (taken, done) = upload.feed(&rest[..rest.len().min(room)], &config.limits)?;
-                self.unread.consume(taken);
-                if done {
-                    return Ok(UploadState::Complete);
-                }
-                continue;
-            }
-            if upload.expects && upload.body.is_wanted() {
-                upload.expects = false;
-                self.exchange.interim(EncodedHead::continued());
-            }
-            let mut scratch = shared.scratch.lock();
-            let len = scratch.len().min(room);
-            let len = match self.socket.poll_recv(cx, &mut scratch[..len]) {
-                Poll::Ready(Ok(len)) if len > 0 => len,
-                Poll::Ready(_) => return Err(CONNECTION_ENDED),
-                Poll::Pending => {
-                    drop(scratch);
-                    if upload.is_late(cx, config.timeouts.body, config.limits.body_rate_min) {
-                        return Err(BodyCut("the request's body did not arrive in time"));
-                    }
-                    return Ok(UploadState::Waiting);
-                }
-            };
-            upload.expects = false;
-            upload.arrived += len as u64;
-            turn += len;
-            add(&shared.counters.read_bytes, len as u64);
-            let (taken, done) = upload.feed(&scratch[..len], &config.limits)?;
-            if taken < len {
-                self.unread.push(&scratch[taken..len]);
-            }
-            drop(scratch);
-            self.postpone_request_deadline();
-            if done {
-                return Ok(UploadState::Complete);
-            }
-            if turn > TURN_BYTES_MAX {
-                // The IO thread does not sleep now, so this does its other work.
-                shared.flush_submitted();
-                shared.exchanges.wake_ready_if_any();
-                cx.waker().wake_by_ref();
-                return Ok(UploadState::Waiting);
-            }
-        }
-    }
-
-    /// The response has ended: what is missing of the body has no reader any more.
-    fn end_upload(&mut self) {
-        if let Some(upload) = self.upload.take() {
-            upload.body.end(Err(CONNECTION_ENDED));
-        }
-    }
-}
-
-fn cut(error: &BodyError) -> BodyCut {
-    match error {
-        BodyError::TooLarge => BodyCut("the request's body is too large"),
-        BodyError::Chunk(error) => BodyCut(error.reason()),
-        BodyError::Spool(_) | BodyError::NoRoom => {
-            BodyCut("the request's body could not be stored")
-        }
+        let sent = self.task.sent.saturating_sub(head_bytes as u64);
+        self.task.end(self.ended_at).answered(status, sent);
     }
 }

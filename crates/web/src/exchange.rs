@@ -113,6 +113,13 @@ impl Exchange {
         }
     }
 
+    /// Another one of the same connection.
+    pub(crate) fn successor(&self, budget: &Arc<ConnectionBudget>) -> Self {
+        let (context, peer) = (Arc::clone(&self.context), Arc::clone(&self.peer));
+        let socket = self.response.lock().socket();
+        Self::new(context, socket, self.listener, peer, self.tls.clone(), budget)
+    }
+
     /// Number of the request within this engine, from 1.
     pub fn id(&self) -> u64 {
         self.id

@@ -125,6 +125,10 @@ impl PendingResponse {
         }
     }
 
+    pub fn socket(&self) -> RawFd {
+        self.socket
+    }
+
     pub fn phase(&self) -> ResponsePhase {
         self.phase
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::budget::{BudgetShare, ConnectionBudget, SPOOLED_BYTES_MIN};
 use crate::chunked::{ChunkError, ChunkedDecoder};
-use crate::head::BodyFraming;
+use crate::head::{BodyFraming, Version};
 use crate::limits::Limits;
 use crate::streamed_body::StreamedBody;
 
@@ -97,11 +97,13 @@ impl BodyReader {
     /// Starts the body that `framing` announces, reusing the capacity of
     /// `memory`; None when there is nothing to read.
     pub fn new(
+        version: Version,
         framing: BodyFraming,
         mut memory: Vec<u8>,
         limits: &Limits,
     ) -> Result<Option<Self>, BodyError> {
         let decoder = match framing {
+            _ if version == Version::Http2 => BodyDecoder::All,
             BodyFraming::None | BodyFraming::Length(0) => return Ok(None),
             BodyFraming::Length(len) if len > limits.body_bytes_max => {
                 return Err(BodyError::TooLarge)
@@ -111,11 +113,6 @@ impl BodyReader {
         };
         memory.clear();
         Ok(Some(Self { decoder, memory, file: None, filed: 0, held: None }))
-    }
-
-    /// Starts a body that ends where its stream does.
-    pub fn until_end() -> Self {
-        Self { decoder: BodyDecoder::All, memory: Vec::new(), file: None, filed: 0, held: None }
     }
 
     /// Counts the body while it is not complete. One that cannot fit is refused before it arrives.
@@ -241,7 +238,8 @@ mod tests {
 
     fn read_all(body: &[u8], step: usize, limits: &Limits) -> RequestBody {
         let framing = BodyFraming::Length(body.len() as u64);
-        let mut reader = BodyReader::new(framing, Vec::new(), limits).unwrap().unwrap();
+        let mut reader =
+            BodyReader::new(Version::Http11, framing, Vec::new(), limits).unwrap().unwrap();
         let mut done = false;
         for part in body.chunks(step) {
             assert!(!done);
@@ -276,14 +274,17 @@ mod tests {
     fn bytes_past_the_length_belong_to_the_next_request() {
         let limits = Limits::for_tests();
         let mut reader =
-            BodyReader::new(BodyFraming::Length(3), Vec::new(), &limits).unwrap().unwrap();
+            BodyReader::new(Version::Http11, BodyFraming::Length(3), Vec::new(), &limits)
+                .unwrap()
+                .unwrap();
         assert_eq!(reader.feed(b"abcGET /", &limits).unwrap(), (3, true));
     }
 
     #[test]
     fn a_body_over_the_limit_is_refused_before_it_arrives() {
         let limits = Limits { body_bytes_max: 10, ..Limits::for_tests() };
-        let refused = BodyReader::new(BodyFraming::Length(11), Vec::new(), &limits);
+        let refused =
+            BodyReader::new(Version::Http11, BodyFraming::Length(11), Vec::new(), &limits);
         assert!(matches!(refused, Err(BodyError::TooLarge)));
     }
 }

@@ -14,6 +14,7 @@ use tokio::time::{sleep_until, Sleep};
 use crate::limits::bytes_min;
 use crate::socket;
 
+use super::timer::Timer;
 use super::tls_session::{RecordSocket, TlsSession};
 
 /// No connection lasts for so long.
@@ -148,38 +149,9 @@ impl ClientSocket {
         }
     }
 
-    pub fn set_deadline(&mut self, at: Instant) {
-        self.deadline = Some(at);
-    }
-
     /// Sets the deadline to `time` from now.
     pub fn set_timeout(&mut self, time: Duration) {
         self.deadline = Some(Instant::now() + time);
-    }
-
-    pub fn clear_deadline(&mut self) {
-        self.deadline = None;
-    }
-
-    /// Clears the deadline, and disarms the timer of earlier ones: nothing wakes the task then.
-    pub fn disarm(&mut self) {
-        (self.deadline, self.armed) = (None, None);
-        self.timer.as_mut().reset((Instant::now() + NEVER).into());
-    }
-
-    /// Whether the deadline has passed; if not, the task is woken then.
-    pub fn poll_expired(&mut self, cx: &mut Context) -> bool {
-        let Some(deadline) = self.deadline else { return false };
-        if self.armed.is_none_or(|armed| deadline < armed) {
-            self.arm(deadline, cx);
-        }
-        while self.timer.is_elapsed() {
-            if Instant::now() >= deadline {
-                return true;
-            }
-            self.arm(deadline, cx);
-        }
-        false
     }
 
     fn arm(&mut self, at: Instant, cx: &mut Context) {
@@ -318,6 +290,31 @@ impl ClientSocket {
     /// Waits until the socket takes more.
     pub fn poll_writable(&mut self, cx: &mut Context) -> Poll<io::Result<()>> {
         self.socket.poll_write_ready(cx).map_ok(drop)
+    }
+}
+
+impl Timer for ClientSocket {
+    fn set_deadline(&mut self, at: Option<Instant>) {
+        self.deadline = at;
+    }
+
+    fn poll_expired(&mut self, cx: &mut Context) -> bool {
+        let Some(deadline) = self.deadline else { return false };
+        if self.armed.is_none_or(|armed| deadline < armed) {
+            self.arm(deadline, cx);
+        }
+        while self.timer.is_elapsed() {
+            if Instant::now() >= deadline {
+                return true;
+            }
+            self.arm(deadline, cx);
+        }
+        false
+    }
+
+    fn disarm(&mut self) {
+        (self.deadline, self.armed) = (None, None);
+        self.timer.as_mut().reset((Instant::now() + NEVER).into());
     }
 }
 

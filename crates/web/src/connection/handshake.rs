@@ -13,6 +13,7 @@ use crate::tls::{TlsListener, TlsPeer};
 
 use super::client_socket::ClientSocket;
 use super::linger::Linger;
+use super::timer::Timer;
 use super::tls_session::{begins_http, TlsSession};
 
 /// How a handshake failed.
@@ -126,7 +127,7 @@ impl Handshake<'_> {
             true => timeouts.tls_handshake.min(timeouts.drain_idle),
             false => timeouts.tls_handshake,
         };
-        socket.set_deadline(self.since + time);
+        socket.set_deadline(Some(self.since + time));
         socket.poll_expired(cx)
     }
 }

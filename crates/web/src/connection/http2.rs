@@ -1,7 +1,6 @@
 //! An HTTP/2 connection (RFC 9113), by the crate h2. Each stream is one request, which goes to
 //! the pool and comes back as those of HTTP/1 do.
 
-mod body_clock;
 mod frames;
 mod handed;
 mod head;
@@ -9,7 +8,6 @@ mod sent_frames;
 mod stream;
 mod transport;
 mod waste;
-mod window;
 
 use std::future::{poll_fn, Future};
 use std::pin::{pin, Pin};
@@ -31,13 +29,13 @@ use crate::server_state::ServerState;
 use crate::tls::TlsPeer;
 
 use super::request_end::count_unread;
+use super::window::{self, ReceiveWindow};
 use super::{Connection, ConnectionGuard};
 
 use handed::{Handed, HandedBytes};
 use stream::Http2Stream;
 use transport::Http2Transport;
 use waste::Waste;
-use window::ReceiveWindow;
 
 /// How a client that knows the server begins (RFC 9113 section 3.4); no request of HTTP/1 can.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -103,29 +101,36 @@ struct Http2Connection<'a> {
 
 /// Serves the connection as one of HTTP/2; `unread` was read before that was known.
 pub(super) async fn serve(connection: &mut Connection) {
-    let (shared, idle) = (Arc::clone(&connection.shared), Arc::clone(&connection.idle));
-    if connection.unread.is_empty() {
+    let (shared, idle) = (Arc::clone(&connection.task.shared), Arc::clone(&connection.idle));
+    if connection.task.wire.unread.is_empty() {
         shared.idles(&idle);
     }
-    let budget = ConnectionBudget::new(&shared.exchanges.budget, Some(connection.waker.clone()));
+    let budget =
+        ConnectionBudget::new(&shared.exchanges.budget, Some(connection.task.waker.clone()));
     let client = Arc::new(Client {
         listener: connection.listener,
-        remote: Arc::clone(&connection.remote),
+        remote: Arc::clone(&connection.task.remote),
         tls: connection.tls.clone(),
         waste: Arc::new(Waste::new(shared.config.limits.http2_resets_max)),
-        window: Arc::new(ReceiveWindow::new(connection.waker.clone())),
+        window: Arc::new(ReceiveWindow::new(connection.task.waker.clone())),
         handed: Handed::new(&budget),
         budget,
         requests: AtomicUsize::new(0),
         head_bytes: AtomicUsize::new(0),
-        connection: connection.waker.clone(),
+        connection: connection.task.waker.clone(),
     });
     let end_turn = || shared.flush_submitted();
-    let (first, waste) = (connection.unread.take(), Arc::clone(&client.waste));
-    let remote = Arc::clone(&connection.remote);
+    let (first, waste) = (connection.task.wire.unread.take(), Arc::clone(&client.waste));
+    let remote = Arc::clone(&connection.task.remote);
     let refused = |status| count_unread(&shared, &remote.address, status);
-    let transport =
-        Http2Transport::new(&mut connection.socket, first, &shared, waste, &end_turn, &refused);
+    let transport = Http2Transport::new(
+        &mut connection.task.wire.socket,
+        first,
+        &shared,
+        waste,
+        &end_turn,
+        &refused,
+    );
     let Some(frames) = shake_hands(&shared, transport, &idle).await else { return };
     let mut served = Http2Connection {
         shared: Arc::clone(&shared),
@@ -139,7 +144,7 @@ pub(super) async fn serve(connection: &mut Connection) {
         leaving: None,
         served: 0,
         idle,
-        guard: &mut connection.guard,
+        guard: &mut connection.task.wire.guard,
     };
     poll_fn(|cx| served.poll(cx)).await;
     drop(served);
@@ -289,7 +294,8 @@ impl Http2Connection<'_> {
         let (shared, client) = (Arc::clone(&self.shared), Arc::clone(&self.client));
         tokio::spawn(async move {
             let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
-            Http2Stream::new(shared, client, respond, waker).serve(request).await;
+            let (parts, body) = request.into_parts();
+            Http2Stream::new(shared, client, body, respond, waker).serve(parts).await;
         });
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::server_state::ServerState;
 
 use super::client_socket::ClientSocket;
+use super::timer::Timer;
 
 /// Longest wait for the peer's end after the engine ended its own side early, so
 /// that a reset does not destroy the response.

@@ -13,6 +13,7 @@ use crate::proxy_protocol::{self, NoProxyHeader, ProxyHeader};
 use crate::server_state::ServerState;
 
 use super::client_socket::ClientSocket;
+use super::timer::Timer;
 
 /// Reads the header that precedes everything else. What is behind the header stays in the socket. `remote` is `None` for a
 /// Unix socket, which counts as 127.0.0.1.
@@ -43,7 +44,7 @@ pub(super) async fn read(
     let (since, mut seen) = (Instant::now(), 0);
     let header = poll_fn(|cx| poll(shared, socket, cx, since, &mut seen, &idle)).await;
     shared.registry.remove(key);
-    socket.clear_deadline();
+    socket.set_deadline(None);
     // Checks that only connect send nothing.
     if header.is_err() && seen > 0 && !shared.lacked_proxy_header.swap(true, Relaxed) {
         chaton_core::log::warn(
@@ -77,7 +78,7 @@ fn poll(
                     true => timeouts.header.min(timeouts.drain_idle),
                     false => timeouts.header,
                 };
-                socket.set_deadline(since + time);
+                socket.set_deadline(Some(since + time));
                 let is_late = socket.poll_expired(cx);
                 return if is_late { Poll::Ready(Err(NoProxyHeader)) } else { Poll::Pending };
             }

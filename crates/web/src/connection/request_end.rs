@@ -4,10 +4,13 @@ use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use crate::access_log::AccessLogEntry;
+use crate::error_response::ErrorResponse;
 use crate::exchange::Exchange;
 use crate::forwarded::Peer;
 use crate::server_state::ServerState;
 use crate::stats::add;
+
+use super::refusal::Refusal;
 
 /// Of requests whose clients left before the response began, as nginx counts them: the server has not
 /// failed.
@@ -44,6 +47,28 @@ pub(super) struct RequestEnd<'a> {
 }
 
 impl RequestEnd<'_> {
+    /// Counts and logs a response of the application, of whose body so many bytes were sent.
+    pub fn answered(&self, status: u16, sent: u64) {
+        if !self.exchange.was_left_out() {
+            self.shared.counters.responded(status);
+        }
+        self.count(status, true);
+        self.log(status, sent, true);
+    }
+
+    /// Counts a response of the engine, before it is sent.
+    pub fn refused(&self, refusal: &Refusal) {
+        add(&self.shared.counters.refused, 1);
+        self.shared.counters.responded(refusal.response.status);
+        self.count(refusal.response.status, false);
+    }
+
+    /// Adds a line for that to the access log.
+    pub fn log_refused(&self, refusal: &Refusal) {
+        let ErrorResponse { status, text, .. } = refusal.response;
+        self.log(status, text.len() as u64 + 1, refusal.has_head);
+    }
+
     /// Counts a response for the metrics; `has_waited`: it came from a thread of the pool.
     pub fn count(&self, status: u16, has_waited: bool) {
         let Some(counters) = self.shared.config.own_counters() else { return };

@@ -66,9 +66,13 @@ pub(super) fn check(head: &mut RequestHead, limits: &Limits) -> Result<(), HeadE
         Version::Http11 | Version::Http2 => !headers.close,
         Version::Http10 => headers.keep_alive && !headers.close,
     };
-    let awaits_body = !matches!(head.framing, BodyFraming::None | BodyFraming::Length(0));
-    head.expect_continue =
-        headers.expect_continue && awaits_body && head.version == Version::Http11;
+    let may_await = match head.version {
+        Version::Http10 => false,
+        Version::Http11 => !matches!(head.framing, BodyFraming::None | BodyFraming::Length(0)),
+        // The end of the stream ends a body.
+        Version::Http2 => true,
+    };
+    head.expect_continue = headers.expect_continue && may_await;
     Ok(())
 }
 

@@ -48,11 +48,13 @@ pub(super) struct BodyWindow {
     arrived: usize,
     has_share: bool,
     is_unread: bool,
+    /// How often the window was opened when the current time began.
+    openings: Option<usize>,
 }
 
 impl BodyWindow {
     pub fn new(shared: Arc<ServerState>, window: Arc<ReceiveWindow>) -> Self {
-        Self { shared, window, arrived: 0, has_share: false, is_unread: false }
+        Self { shared, window, arrived: 0, has_share: false, is_unread: false, openings: None }
     }
 
     pub fn add(&mut self, bytes: usize) {
@@ -77,9 +79,18 @@ impl BodyWindow {
         }
     }
 
-    /// Another number than before, unless the client could send all the time; none as long as it
-    /// perhaps can't, because others have used up the window.
-    pub fn openings(&self) -> Option<usize> {
+    /// [`BodyWindow::was_open`] is asked of the time from now on.
+    pub fn begin_time(&mut self) {
+        self.openings = self.openings();
+    }
+
+    /// Whether the client could send all the time.
+    pub fn was_open(&self) -> bool {
+        self.openings.is_some() && self.openings == self.openings()
+    }
+
+    /// None as long as the client perhaps can't send, because others have used up the window.
+    fn openings(&self) -> Option<usize> {
         let is_open = self.window.unread.load(Relaxed) == 0;
         is_open.then(|| self.window.changes.load(Relaxed))
     }
