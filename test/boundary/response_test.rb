@@ -136,6 +136,15 @@ class ResponseTest < Minitest::Test
     assert answer.start_with?("#{hints}HTTP/1.1 200 OK\r\n"), answer
   end
 
+  def test_hints_that_the_server_cannot_send_raise
+    port = serve(web: { early_hints: true }) do |env|
+      env["rack.early_hints"].call("content-length" => "many")
+    rescue Chaton::ResponseError => e
+      [200, {}, [e.message]]
+    end
+    assert_match(/Content-Length is "many"/, get(port).body)
+  end
+
   def test_an_answer_may_come_long_after_its_hints
     gate = Queue.new
     port = serve(web: { early_hints: true }) do |env|
