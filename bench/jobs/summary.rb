@@ -56,6 +56,9 @@ module Bench
         when :drain_ms then "#{Bench.short(figures["drain_ms"] / 1000.0)} s, #{Bench.grouped(figures["rate"])}/s"
         when :start_p99_ms
           "p50 #{Bench.short(figures["start_p50_ms"])}, p99 #{Bench.short(figures["start_p99_ms"])} ms#{disk(figures)}"
+        when :claim_p99_ms
+          "#{Bench.grouped(figures["rate"])}/s, claims p50 #{Bench.short(figures["claim_p50_ms"])}, " \
+            "p99 #{Bench.short(figures["claim_p99_ms"])} ms"
         when :pss_mb then "#{Bench.short(figures["pss_mb"])} MB, RSS #{Bench.short(figures["rss_mb"])} MB"
         else "#{Bench.grouped(figures["rate"])}/s"
         end
