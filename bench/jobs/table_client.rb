@@ -31,7 +31,7 @@ class TableClient < Client
 
   private
 
-  def source(path) = File.join(ENV.fetch("BENCH_SOURCE"), path)
+  def source(path) = File.join(ENV.fetch("BENCH_SOURCE").split(":").first, path)
 
   def solid_queue
     done = SolidQueue::Job.finished.count

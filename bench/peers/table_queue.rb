@@ -5,7 +5,7 @@ require_relative "job_server"
 
 module Bench
   # A peer that keeps the jobs of Active Job in PostgreSQL, and of which Debian has no package: a variable of the
-  # environment names the folder of its source. Its process is the application of bench/jobs/apps/active_jobs.rb.
+  # environment names the folder of its source and, behind colons, those of gems that it needs. Its process is the application of bench/jobs/apps/active_jobs.rb.
   # Subclasses define SOURCE, `adapter` and `run`.
   class TableQueue < JobServer
     APP = File.join(ROOT, "bench/jobs/apps/active_jobs.rb")

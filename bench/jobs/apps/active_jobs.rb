@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# A Rails application whose jobs are those of Active Job, on the adapter BENCH_ADAPTER, whose source is BENCH_SOURCE.
-# It logs no line for a job.
+# A Rails application whose jobs are those of Active Job, on the adapter BENCH_ADAPTER. BENCH_SOURCE names folders of
+# gems' sources. It logs no line for a job.
 require "rails"
 # Of GoodJob's dashboard, which is loaded with the rest.
 require "action_controller/railtie"
@@ -9,7 +9,7 @@ require "active_record/railtie"
 require "active_job/railtie"
 
 adapter = ENV.fetch("BENCH_ADAPTER")
-$LOAD_PATH.unshift(File.join(ENV["BENCH_SOURCE"], "lib")) if ENV.key?("BENCH_SOURCE")
+$LOAD_PATH.unshift(*ENV.fetch("BENCH_SOURCE", "").split(":").map { |folder| File.join(folder, "lib") })
 require adapter
 require_relative "tally"
 
