@@ -17,7 +17,7 @@ module Bench
     private
 
     def environment(folder, url)
-      super.merge("BENCH_ADAPTER" => "chaton", "DATABASE_URL" => store(folder, url))
+      super.merge("BENCH_ADAPTER" => "chaton", "DATABASE_URL" => Postgres.rails_url(@databases[folder]))
     end
   end
 end

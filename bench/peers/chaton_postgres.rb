@@ -15,9 +15,7 @@ module Bench
     def initialize(jobs: nil, logs: false, database: nil, **rest)
       super(**rest)
       @jobs = jobs
-      @databases = Hash.new do |all, folder|
-        all[folder] = Postgres.server.url(database || Postgres.database(logs:))
-      end
+      @databases = Hash.new { |all, folder| all[folder] = database || Postgres.database(logs:) }
       @logs = logs
     end
 
@@ -36,6 +34,8 @@ module Bench
 
     private
 
-    def store(folder, _url) = folder == "FOLDER" ? "postgres://postgres@/DATABASE?host=FOLDER" : @databases[folder]
+    def store(folder, _url)
+      folder == "FOLDER" ? "postgres://postgres@/DATABASE?host=FOLDER" : Postgres.server.url(@databases[folder])
+    end
   end
 end

@@ -5,13 +5,13 @@ require_relative "job_server"
 
 module Bench
   # A peer that keeps the jobs of Active Job in PostgreSQL, and of which Debian has no package: a variable of the
-  # environment names the folder of its source and, behind colons, those of gems that it needs. Its process is the application of bench/jobs/apps/active_jobs.rb.
-  # Subclasses define SOURCE, `adapter` and `run`.
+  # environment names the folder of its source and, behind colons, those of gems that it needs. Its process is the
+  # application of bench/jobs/apps/active_jobs.rb. Subclasses define SOURCE, `adapter` and `run`.
   class TableQueue < JobServer
     APP = File.join(ROOT, "bench/jobs/apps/active_jobs.rb")
     TABLE_CLIENT = File.join(ROOT, "bench/jobs/table_client.rb")
     # So many are enough for a rate of a few hundred in a second.
-    JOBS = 5000
+    JOBS = 2000
     WARM_UP = 500
 
     # @return [Array<self>] one for each number of threads
@@ -36,7 +36,7 @@ module Bench
     # @return [Hash{String => String}] that of the application
     def environment(folder, _url)
       { "BENCH_ADAPTER" => adapter, "BENCH_SOURCE" => self.class::SOURCE,
-        "DATABASE_URL" => "#{Postgres.server.url(@databases[folder])}&pool=#{@threads + 5}" }
+        "DATABASE_URL" => Postgres.rails_url(@databases[folder], pool: @threads + 5) }
     end
   end
 end

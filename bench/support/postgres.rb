@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require "fileutils"
 require_relative "../../test/support/postgres_server"
 
 module Bench
@@ -26,6 +25,9 @@ module Bench
         server.query("ALTER DATABASE #{name} SET log_min_duration_statement=0") if logs
       end
     end
+
+    # @return [String] what Rails takes for DATABASE_URL: it needs a name of a host before a user
+    def rails_url(name, pool: 5) = "postgres:///#{name}?host=#{server.dir}&user=#{PostgresServer::USER}&pool=#{pool}"
 
     # Where a new line of the log begins.
     def log_size = File.size(log)
