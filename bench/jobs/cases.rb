@@ -20,8 +20,8 @@ module Bench
       COUNTS = [1_000, 10_000, 100_000].freeze
       MANY = 100_000
       THREADS = [1, 10, 25, 100].freeze
-      # Of Solid Queue and GoodJob, whose own defaults are 3 and 5.
-      PEER_THREADS = [5, 25].freeze
+      # Of Solid Queue and GoodJob, whose own defaults are 3 and 5. More have no more to do: the jobs need Ruby's lock.
+      PEER_THREADS = 5
 
       module_function
 
@@ -87,7 +87,7 @@ module Bench
         row(name: "postgres-peers", jobs: MANY, rounds: 3, bars: [Bar.at_least(:rate, 20_000, against: nil), *bars],
             title: "#{Bench.grouped(MANY)} no-op jobs, PostgreSQL, also of Active Job; " \
                    "#{Bench.grouped(TableQueue::JOBS)} of Active Job on Solid Queue and GoodJob",
-            servers: [plain, active, *SolidQueue.installed(*PEER_THREADS), *GoodJob.installed(*PEER_THREADS)])
+            servers: [plain, active, *SolidQueue.installed(PEER_THREADS), *GoodJob.installed(PEER_THREADS)])
       end
 
       # The peer of one push is one INSERT by libpq.

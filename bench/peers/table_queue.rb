@@ -14,8 +14,8 @@ module Bench
     JOBS = 2000
     WARM_UP = 500
 
-    # @return [Array<self>] one for each number of threads
-    def self.installed(*threads) = self::SOURCE ? threads.map { |count| new(threads: count) } : []
+    # @return [Array<self>]
+    def self.installed(threads) = self::SOURCE ? [new(threads:)] : []
 
     def initialize(threads:)
       super()
