@@ -7,7 +7,7 @@ module Bench
   module Postgres
     # One pid for a line of the log, and no parameters in it.
     LOG = { "log_line_prefix" => "%p ", "log_parameter_max_length" => 0 }.freeze
-    STEP = /\A(\d+) LOG:  duration: ([\d.]+) ms  (?:(parse|bind|execute) <unnamed>|statement): (.{0,11})/
+    STEP = /\A(\d+) LOG:  duration: ([\d.]+) ms  (?:(parse|bind|execute) \S+|statement): (.{0,11})/
     # With what a claim begins that acknowledges, and one that does not.
     CLAIM = /\AWITH (?:gone|picked)/
 

@@ -18,6 +18,8 @@ class ActiveJobs < Rails::Application
   config.root = Dir.pwd
   config.load_defaults Rails::VERSION::STRING.to_f
   config.eager_load = true
+  # As in production: otherwise each job looks for changed files.
+  config.enable_reloading = false
   config.logger = Logger.new(File::NULL, level: :error)
   config.active_job.queue_adapter = ENV.fetch("BENCH_ADAPTER").to_sym
   config.secret_key_base = "bench"
