@@ -62,8 +62,8 @@ module Bench
         when :start_p99_ms
           "p50 #{Bench.short(figures["start_p50_ms"])}, p99 #{Bench.short(figures["start_p99_ms"])} ms#{disk(figures)}"
         when :claim_p99_ms
-          "#{Bench.grouped(figures["rate"])}/s, claims p50 #{Bench.short(figures["claim_p50_ms"])}, " \
-            "p99 #{Bench.short(figures["claim_p99_ms"])} ms"
+          claims = figures.values_at("claim_p50_ms", "claim_p99_ms").map { |ms| Bench.short(ms) }
+          "#{Bench.grouped(figures["rate"])}/s, claims p50 #{claims.first}, p99 #{claims.last} ms"
         when :pss_mb then "#{Bench.short(figures["pss_mb"])} MB, RSS #{Bench.short(figures["rss_mb"])} MB"
         else "#{Bench.grouped(figures["rate"])}/s"
         end

@@ -2,8 +2,8 @@
 
 require_relative "client"
 
-# The client of an application with Active Job: ruby table_client.rb APPLICATION. It makes the tables, as the generators of the
-# adapters do.
+# The client of an application with Active Job: ruby table_client.rb APPLICATION. It makes the tables, as the generators
+# of the adapters do.
 class TableClient < Client
   GENERATORS = "lib/generators"
   SOLID_QUEUE = "#{GENERATORS}/solid_queue/install/templates/db/queue_schema.rb".freeze

@@ -19,7 +19,7 @@ module Bench
       @logs = logs
     end
 
-    def label = [super.sub("chaton", "chaton postgres"), @logs ? "#{Bench.grouped(jobs)} waiting" : nil].compact.join(" ")
+    def label = super.sub("chaton", "chaton postgres") + (@logs ? " #{Bench.grouped(jobs)} waiting" : "")
     def on_disk? = true
 
     # Measures the claims, too: those of the first half, in which the queue is long.

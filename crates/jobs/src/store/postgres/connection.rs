@@ -233,12 +233,7 @@ impl<'a> Call<'a> {
         self.run(sql, args, statement.as_ref())
     }
 
-    fn run(
-        &mut self,
-        sql: &str,
-        args: Args<'_>,
-        prepared: Option<&Statement>,
-    ) -> Result<Vec<Row>> {
+    fn run(&mut self, sql: &str, args: Args<'_>, prepared: Option<&Statement>) -> Result<Vec<Row>> {
         let commits = self.mode != Mode::Transaction;
         let is_claim = self.mode == Mode::Claim;
         let begins = self.mode == Mode::Planned || is_claim || !commits && !self.begun;
@@ -261,7 +256,8 @@ impl<'a> Call<'a> {
             };
             let asked = async {
                 let Some(statement) = prepared else { return client.query_typed(sql, args).await };
-                let values: Vec<&(dyn ToSql + Sync)> = args.iter().map(|(value, _)| *value).collect();
+                let values: Vec<&(dyn ToSql + Sync)> =
+                    args.iter().map(|(value, _)| *value).collect();
                 client.query(statement, &values).await
             };
             let tell = pin!(tell(client, &told));

@@ -46,7 +46,10 @@ impl Failure {
     /// The server has not the prepared statement that the connection has made, or has it already.
     pub fn is_of_a_bouncer(&self) -> bool {
         let Self::Server(error, _) = self else { return false };
-        matches!(error.code(), Some(&SqlState::UNDEFINED_PSTATEMENT | &SqlState::DUPLICATE_PSTATEMENT))
+        matches!(
+            error.code(),
+            Some(&SqlState::UNDEFINED_PSTATEMENT | &SqlState::DUPLICATE_PSTATEMENT)
+        )
     }
 
     /// Another transaction was preferred, or it has to be made without a prepared statement.

@@ -134,7 +134,11 @@ fn a_job_whose_push_commits_long_after_the_others_is_claimed() {
 }
 
 /// Pushes a job and claims it, as a process does whose watch is told.
-fn push_and_claim(factory: &PostgresFactory, ticket: u64, acked: &[u64]) -> Result<Vec<ClaimedJob>> {
+fn push_and_claim(
+    factory: &PostgresFactory,
+    ticket: u64,
+    acked: &[u64],
+) -> Result<Vec<ClaimedJob>> {
     let mut jobs = factory.store();
     let payload = ticket.to_string();
     let job = NewJob { queue: "q", payload: payload.as_bytes(), at: None, lock: None, bid: None };
