@@ -16,7 +16,11 @@ module Bench
 
       private
 
+      # A peer whose source is not there cannot be compared.
       def open
+        against = @case.bars.map(&:against).grep(String)
+        missing = against.uniq.reject { |peer| @case.servers.any? { |server| server.label.start_with?(peer) } }
+        raise "there is no #{missing.join(" and no ")} here" unless missing.empty?
         @redis = RedisServer.new.start
         @delay = @case.delay_ms && Delay.new(@redis.port, @case.delay_ms).start
       end

@@ -2,9 +2,12 @@
 
 require_relative "../peers/chaton_jobs"
 require_relative "../peers/chaton_jobs_scraped"
-require_relative "../peers/chaton_postgres"
+require_relative "../peers/chaton_active_job"
+require_relative "../peers/good_job"
+require_relative "../peers/pgbench"
 require_relative "../peers/redis_benchmark"
 require_relative "../peers/sidekiq"
+require_relative "../peers/solid_queue"
 require_relative "../support/bar"
 require_relative "../support/case"
 require_relative "../support/numbers"
@@ -17,13 +20,15 @@ module Bench
       COUNTS = [1_000, 10_000, 100_000].freeze
       MANY = 100_000
       THREADS = [1, 10, 25, 100].freeze
+      # Of Solid Queue and GoodJob, whose own defaults are 3 and 5. More have no more to do: the jobs need Ruby's lock.
+      PEER_THREADS = 5
 
       module_function
 
       # @return [Array<Case>]
       def all
-        [*few, hundred_thousand, threads, sqlite, *enqueue, delay, sleeping, latency, *postgres, created, memory,
-         scraped]
+        [*few, hundred_thousand, threads, sqlite, *enqueue, delay, sleeping, latency, *postgres, postgres_peers,
+         *postgres_sizes, created, memory, scraped]
       end
 
       # Small drains end within milliseconds, so they have more rounds.
@@ -70,6 +75,30 @@ module Bench
          row(name: "latency-postgres", title: "from enqueueing to start, idle server, PostgreSQL", kind: :latency,
              jobs: 300, rounds: 3, shows: :start_p99_ms, servers: [ChatonPostgres.new, sidekiq],
              bars: [Bar.at_most(:start_p99_ms, 5, against: nil)])]
+      end
+
+      # Where the peers are.
+      def postgres_peers
+        plain = ChatonPostgres.new(threads: "100:100")
+        active = ChatonActiveJob.new(threads: "100:100", jobs: 20_000)
+        bars = [plain, active].flat_map do |chaton|
+          %w[solid_queue good_job].map { |peer| Bar.at_least(:rate, 10, against: peer, of: chaton.label) }
+        end
+        row(name: "postgres-peers", jobs: MANY, rounds: 2, bars: [Bar.at_least(:rate, 20_000, against: nil), *bars],
+            title: "#{Bench.grouped(MANY)} no-op jobs, PostgreSQL; of Active Job #{Bench.grouped(active.jobs)}, " \
+                   "and #{Bench.grouped(TableQueue::JOBS)} on Solid Queue and GoodJob",
+            servers: [plain, active, *SolidQueue.installed(PEER_THREADS), *GoodJob.installed(PEER_THREADS)])
+      end
+
+      # The peer of one push is one INSERT by libpq.
+      def postgres_sizes
+        few, many = [10_000, 1_000_000].map { |jobs| ChatonPostgres.new(threads: "100:100", jobs:, logs: true) }
+        [row(name: "enqueue-one-postgres", title: "enqueue: perform_async, one by one, PostgreSQL", kind: :enqueue,
+             job: :one, jobs: 5000, rounds: 5, servers: [ChatonPostgres.new, Pgbench.new],
+             bars: [Bar.at_least(:rate, 0.9, against: Pgbench::LABEL)]),
+         row(name: "postgres-waiting", title: "1,000,000 no-op jobs waiting, and 10,000, 100 threads, PostgreSQL",
+             rounds: 1, servers: [many, few], shows: :claim_p99_ms,
+             bars: [Bar.at_most(:claim_p99_ms, 20, against: nil), Bar.at_least(:rate, 0.7, against: few.label)])]
       end
 
       # A C client sends the command that Chaton's client sends for one job.

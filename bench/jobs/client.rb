@@ -76,8 +76,10 @@ class Client
   def now_ns = Process.clock_gettime(Process::CLOCK_MONOTONIC, :nanosecond)
 end
 
-library, jobs = ARGV
-require library
-require "sidekiq/api" unless library == "chaton/sidekiq"
-require jobs
-Client.new.serve
+if $PROGRAM_NAME == __FILE__
+  library, jobs = ARGV
+  require library
+  require "sidekiq/api" unless library == "chaton/sidekiq"
+  require jobs
+  Client.new.serve
+end

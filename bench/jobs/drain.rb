@@ -23,7 +23,8 @@ module Bench
         @server = server
         @redis = redis
         @port = port
-        @warm_up = a_case.job == :nap ? a_case.jobs : WARM_UP
+        @jobs = server.jobs || a_case.jobs
+        @warm_up = server.warm_up || (a_case.job == :nap ? @jobs : WARM_UP)
       end
 
       def measure
@@ -32,13 +33,13 @@ module Bench
           boot
           before = stage.reading
           created_threads = @case.watch ? CreatedThreads.new(@server.pid) : nil
-          started_ns = @server.on_disk? ? stage.ask("resume")[:at_ns] : stage.release
+          started_ns = begin_drain
           ended = @server.observed { stage.wait_for_goal }
           stage.wait_for_acks
           after = stage.reading
           memory = @server.tree.memory_mb
           created_count = created_threads&.count
-          stage.finish(@warm_up + @case.jobs)
+          stage.finish(@warm_up + @jobs)
           { **figures(started_ns, ended), **cost(before, after), **memory,
 **(@case.watch ? created(ended, created_count) : {}) }
         end
@@ -46,30 +47,38 @@ module Bench
 
       private
 
-      # Warms the server up, and leaves the measured jobs parked or in a paused queue.
+      # Warms the server up, and leaves the measured jobs parked or in a paused queue, or it has begun with them.
       def boot
         fill_and_park unless @server.on_disk?
         fill(@warm_up)
-        @stage.serve([@warm_up - AFTER_REPORT, @warm_up + @case.jobs], @case.watch ? { "BENCH_WATCH" => "1" } : {})
+        report = @server.warm_up || (@warm_up - AFTER_REPORT)
+        @stage.serve([report, @warm_up + @jobs], @case.watch ? { "BENCH_WATCH" => "1" } : {})
         @warm = @stage.wait_for_goal(Stage::BOOT_LIMIT_S)
+        return if @server.warm_up
         @stage.wait_for_acks
         return unless @server.on_disk?
         @stage.ask("pause")
-        fill(@case.jobs)
+        fill(@jobs)
         @stage.wait_for_acks
       end
 
       def fill_and_park
-        fill(@case.jobs)
-        @stage.park
+        fill(@jobs)
+        @stage.park unless @server.warm_up
+      end
+
+      # @return [Integer] nanoseconds of the clock
+      def begin_drain
+        return @warm[:at_ns] if @server.warm_up
+        @server.on_disk? ? @stage.ask("resume")[:at_ns] : @stage.release
       end
 
       def fill(count) = @case.job == :nap ? @stage.ask("naps", count, @case.nap_s) : @stage.ask("noops", count)
 
       def figures(started_ns, ended)
         seconds = (ended[:at_ns] - started_ns) / 1e9
-        figures = { server: @server.label, jobs: @case.jobs, drain_ms: (seconds * 1000).round(3),
-                    rate: (@case.jobs / seconds).round(1) }
+        figures = { server: @server.label, jobs: @jobs, drain_ms: (seconds * 1000).round(3),
+                    rate: (@jobs / seconds).round(1), **ended.slice(:claims, :claim_p50_ms, :claim_p99_ms) }
         figures[:ideal] = (@case.nap_s / seconds).round(4) if @case.job == :nap
         figures
       end
@@ -87,7 +96,7 @@ module Bench
           fibers_created: ended[:fibers] - @warm[:fibers], fiber_switches: ended[:switches] - @warm[:switches] }
       end
 
-      def per_job(seconds) = (seconds * 1e6 / @case.jobs).round(3)
+      def per_job(seconds) = (seconds * 1e6 / @jobs).round(3)
     end
   end
 end

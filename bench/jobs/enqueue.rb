@@ -1,6 +1,8 @@
 # frozen_string_literal: true
 
 require_relative "../peers/chaton_jobs"
+require_relative "../peers/chaton_postgres"
+require_relative "../peers/pgbench"
 require_relative "../peers/redis_benchmark"
 require_relative "stage"
 
@@ -18,7 +20,13 @@ module Bench
         @redis = redis
       end
 
-      def measure = @server.is_a?(RedisBenchmark) ? round_trips : calls
+      def measure
+        case @server
+        when RedisBenchmark then round_trips
+        when Pgbench then inserts
+        else calls
+        end
+      end
 
       private
 
@@ -30,6 +38,15 @@ module Bench
         end
         { server: @server.label, jobs: @case.jobs,
           rate: @server.rate(@redis, @case.jobs, "LPUSH", Stage::QUEUE, document).round(1) }
+      end
+
+      def inserts
+        database = Postgres.database
+        chaton = ChatonPostgres.new(database:)
+        Stage.open(chaton, @redis) do |stage|
+          stage.ask("noops", 1)
+          { server: @server.label, jobs: @case.jobs, rate: @server.rate(stage.folder, database, @case.jobs).round(1) }
+        end
       end
 
       def calls

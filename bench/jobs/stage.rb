@@ -20,7 +20,7 @@ module Bench
       # The parked queue, from which the server takes no jobs.
       PARKED = "bench:parked"
 
-      attr_reader :server, :redis
+      attr_reader :server, :redis, :folder
 
       # @param server [JobServer]
       # @param redis [RedisServer]

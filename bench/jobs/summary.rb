@@ -19,7 +19,12 @@ module Bench
         all jobs are acknowledged (`threads_cpu_us` in the raw results has it by thread); Redis is counted apart. When
         enqueueing is measured, CPU is the client's. A slice counts only when the store reports that all its jobs were done,
         none failed and none is left. Sidekiq runs pinned to one core and unpinned, and the better result counts.
-        redis-benchmark is Redis' own C client; it sends the command of Chaton's client for one job, one at a time. Rates
+        redis-benchmark is Redis' own C client; it sends the command of Chaton's client for one job, one at a time. pgbench is
+        PostgreSQL's, on libpq, and sends one INSERT of such a row. PostgreSQL has `shared_buffers` of 256 MB and its other defaults, so a
+        commit waits for the disk. Claims are timed by the server's log: plan, execution and commit, in the first half of the
+        drain. Solid Queue and GoodJob run from their sources, named by CHATON_BENCH_SOLID_QUEUE and CHATON_BENCH_GOOD_JOB (folders
+        of the gem and of what it needs, joined by colons), in one application of Rails in production with Chaton's jobs of
+        Active Job, with their defaults but for threads; their jobs all wait when they start, and are counted after the first 500. Rates
         depend on the machine and its other load; ratios and CPU per job depend on them less.
       TEXT
 
@@ -56,6 +61,9 @@ module Bench
         when :drain_ms then "#{Bench.short(figures["drain_ms"] / 1000.0)} s, #{Bench.grouped(figures["rate"])}/s"
         when :start_p99_ms
           "p50 #{Bench.short(figures["start_p50_ms"])}, p99 #{Bench.short(figures["start_p99_ms"])} ms#{disk(figures)}"
+        when :claim_p99_ms
+          claims = figures.values_at("claim_p50_ms", "claim_p99_ms").map { |ms| Bench.short(ms) }
+          "#{Bench.grouped(figures["rate"])}/s, claims p50 #{claims.first}, p99 #{claims.last} ms"
         when :pss_mb then "#{Bench.short(figures["pss_mb"])} MB, RSS #{Bench.short(figures["rss_mb"])} MB"
         else "#{Bench.grouped(figures["rate"])}/s"
         end

@@ -28,6 +28,10 @@ module Bench
     def chaton? = false
     # @return [Boolean] whether its commits wait for a disk, and its queues can be paused
     def on_disk? = false
+    # @return [Integer, nil] jobs in a drain, if they are not those of the case
+    def jobs = nil
+    # @return [Integer, nil] jobs before the measured ones, where both wait when the server starts
+    def warm_up = nil
     def tree = ProcTree.new(pid)
 
     # What is measured runs in the block.

@@ -9,6 +9,7 @@ module Bench
                    waits: "waits per request", pss_mb: "memory", waiting_kb: "memory of each",
                    idle_waits: "idle wake-ups", rate: "jobs/s",
                    worker_cpu_us: "CPU per job", rss_mb: "resident memory", start_p99_ms: "start p99",
+                   claim_p99_ms: "claim p99",
                    ideal: "of the ideal", threads_created: "threads created", fibers_created: "fibers created",
                    fiber_switches: "fiber switches", jobs_per_s: "jobs/s", work_per_cpu_s: "jobs per CPU-second",
                    peak_mb: "resident peak", last_mb: "peak of the last 20 s", climb: "that against the 20 s before",
@@ -35,7 +36,8 @@ module Bench
                    different: "different", deployed_mb: "after the deploys" }.freeze
   METRIC_UNITS = { p99_ms: " ms", begin_ms: " ms", max_ms: " ms", late_ms: " ms", cpu_us: " µs",
                    pss_mb: " MB", rss_mb: " MB",
-                   worker_cpu_us: " µs", start_p99_ms: " ms", peak_mb: " MB", last_mb: " MB", after_mb: " MB",
+                   worker_cpu_us: " µs", start_p99_ms: " ms", claim_p99_ms: " ms",
+                   peak_mb: " MB", last_mb: " MB", after_mb: " MB",
                    burst_2_mb: " MB", burst_10_mb: " MB", private_mb: " MB", shared_mb: " MB", full_rate: "/s",
                    full_rss_mb: " MB", gc_us: " µs", p999_ms: " ms", cpu_s_per_m: " s", single_p50_ms: " ms",
                    single_p99_ms: " ms", disk_p50_ms: " ms", latency_p50_ms: " ms", latency_p99_ms: " ms",

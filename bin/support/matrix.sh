@@ -169,7 +169,8 @@ matrix_test() {
   return "$status"
 }
 
-# Builds the extension and runs the program of bin/bench, whose results are then copied into this checkout.
+# Builds the extension and runs the program of bin/bench, whose results are then copied into this checkout. Variables name
+# sources of peers that Debian does not have, as folders inside the root directory.
 matrix_bench() {
   local lane=$1 root=$2 profile=${CHATON_PROFILE:-release} status=0
   shift 2
@@ -177,6 +178,8 @@ matrix_bench() {
   matrix_run "$root" env CHATON_PROFILE="$profile" rake --silent compile ||
     fail "the extension could not be built in $root"
   matrix_run "$root" env CHATON_PROFILE="$profile" CHATON_BENCH_COMMIT="$(git rev-parse --short HEAD)" \
+    ${CHATON_BENCH_SOLID_QUEUE:+"CHATON_BENCH_SOLID_QUEUE=$CHATON_BENCH_SOLID_QUEUE"} \
+    ${CHATON_BENCH_GOOD_JOB:+"CHATON_BENCH_GOOD_JOB=$CHATON_BENCH_GOOD_JOB"} \
     CHATON_BENCH_COMMAND="${matrix_command:-bin/matrix $lane bench $*}" ruby bench/main.rb "$@" || status=$?
   cp --recursive --no-clobber "$root$MATRIX_CHECKOUT/bench/runs/." bench/runs/
   return "$status"

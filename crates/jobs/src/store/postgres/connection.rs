@@ -2,7 +2,8 @@
 //!
 //! Each has a runtime of its own that only turns while its thread waits for an answer: no thread is started. A process
 //! has few connections, however many stores it opens: a call takes one out of the pool and gives it back. Statements
-//! have no names (`query_typed`), so that a bouncer may give each transaction another server.
+//! have no names (`query_typed`), so that a bouncer may give each transaction another server; but for claims where there
+//! is none, whose plan is made once ([`Call::prepared`]).
 
 use std::collections::{BTreeSet, HashSet};
 use std::future::{poll_fn, Future};
@@ -14,7 +15,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::error::Elapsed;
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::types::{FromSql, ToSql, Type};
-use tokio_postgres::{AsyncMessage, Client, Row, Socket};
+use tokio_postgres::{AsyncMessage, Client, Row, Socket, Statement};
 
 use super::address::{PostgresAddress, Tls};
 use super::constants::text;
@@ -85,6 +86,10 @@ pub(super) struct Connection {
     pub used: Instant,
     /// Queues that the table has for certain.
     pub known_queues: HashSet<String>,
+    /// No bouncer gives its transactions to other servers, as far as is known.
+    pub is_direct: bool,
+    /// The one statement with a plan that is kept.
+    prepared: Option<Statement>,
 }
 
 impl Connection {
@@ -94,7 +99,15 @@ impl Connection {
         let (client, driver) = runtime.block_on(connecting)?;
         runtime.spawn(driver);
         let tls = address.tls.clone();
-        Ok(Self { runtime, client, tls, used: Instant::now(), known_queues: HashSet::new() })
+        Ok(Self {
+            runtime,
+            client,
+            tls,
+            used: Instant::now(),
+            known_queues: HashSet::new(),
+            is_direct: false,
+            prepared: None,
+        })
     }
 
     /// Ends the statement that had no answer in time: closing the connection would leave it waiting for its lock. A
@@ -170,10 +183,22 @@ pub(super) struct Call<'a> {
     new_queues: Vec<String>,
 }
 
-const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED;
-    SET LOCAL enable_seqscan=off; SET LOCAL enable_bitmapscan=off; SET LOCAL jit=off";
-const BEGIN_CLAIM: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit=off;
-    SET LOCAL enable_seqscan=off; SET LOCAL enable_bitmapscan=off; SET LOCAL jit=off";
+macro_rules! begin {
+    ($more:literal) => {
+        concat!(
+            "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL enable_seqscan=off;
+    SET LOCAL enable_bitmapscan=off; SET LOCAL jit=off",
+            $more
+        )
+    };
+}
+const BEGIN: &str = begin!("");
+const BEGIN_CLAIM: &str = begin!("; SET LOCAL synchronous_commit=off");
+/// The same before [`Call::prepared`].
+const BEGIN_PREPARED: [&str; 2] = [
+    begin!("; SET LOCAL plan_cache_mode=force_generic_plan"),
+    begin!("; SET LOCAL plan_cache_mode=force_generic_plan; SET LOCAL synchronous_commit=off"),
+];
 /// Settings by which an index gives rows in their order. The table is empty at one time and holds a million jobs soon
 /// after, so its statistics are always wrong: by them the planner reads and sorts a whole queue to claim a few jobs
 /// (measured: 104 ms instead of 5 ms with 100,000 waiting). Where only a sequential scan is possible, its cost is
@@ -188,10 +213,35 @@ impl<'a> Call<'a> {
     /// The rows of a statement. A transaction begins with its first one, in the same round trip; what a single
     /// statement has changed is told behind it, also in the same round trip, but without a wait for its answer.
     pub fn rows(&mut self, sql: &str, args: Args<'_>) -> Result<Vec<Row>> {
+        self.run(sql, args, None)
+    }
+
+    /// The same of the one statement that is made so often that its plan is kept, where that is possible: to plan a claim
+    /// takes longer than to claim one job.
+    pub fn prepared(&mut self, sql: &'static str, args: Args<'_>) -> Result<Vec<Row>> {
+        if !self.conn.is_direct {
+            return self.run(sql, args, None);
+        }
+        if self.conn.prepared.is_none() {
+            let types: Vec<Type> = args.iter().map(|(_, kind)| kind.clone()).collect();
+            let preparing = self.conn.client.prepare_typed(sql, &types);
+            let timed = async { tokio::time::timeout(self.timeout, preparing).await };
+            let answer = self.conn.runtime.block_on(timed);
+            self.conn.prepared = Some(self.answered(answer, Phase::Statement)?);
+        }
+        let statement = self.conn.prepared.clone();
+        self.run(sql, args, statement.as_ref())
+    }
+
+    fn run(&mut self, sql: &str, args: Args<'_>, prepared: Option<&Statement>) -> Result<Vec<Row>> {
         let commits = self.mode != Mode::Transaction;
         let is_claim = self.mode == Mode::Claim;
         let begins = self.mode == Mode::Planned || is_claim || !commits && !self.begun;
-        let begin = if is_claim { BEGIN_CLAIM } else { BEGIN };
+        let begin = match prepared {
+            Some(_) => BEGIN_PREPARED[usize::from(is_claim)],
+            None if is_claim => BEGIN_CLAIM,
+            None => BEGIN,
+        };
         let told = if commits { std::mem::take(&mut self.told) } else { BTreeSet::new() };
         let (runtime, client, timeout) = (&self.conn.runtime, &self.conn.client, self.timeout);
         let phase = if commits { Phase::InDoubt } else { Phase::Statement };
@@ -204,12 +254,18 @@ impl<'a> Call<'a> {
                     Ok(())
                 }
             };
+            let asked = async {
+                let Some(statement) = prepared else { return client.query_typed(sql, args).await };
+                let values: Vec<&(dyn ToSql + Sync)> =
+                    args.iter().map(|(value, _)| *value).collect();
+                client.query(statement, &values).await
+            };
             let tell = pin!(tell(client, &told));
             // In this order they are sent. Behind an error, the commit is a rollback.
             let (begun, rows, committed, ()) = tokio::join!(
                 biased;
                 control(begins, begin),
-                client.query_typed(sql, args),
+                asked,
                 control(begins && commits, "COMMIT"),
                 sent(tell)
             );

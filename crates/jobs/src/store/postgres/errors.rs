@@ -43,9 +43,21 @@ impl Failure {
         Self::Server(Box::new(error), phase)
     }
 
-    /// Another transaction was preferred.
+    /// The server has not the prepared statement that the connection has made, or has it already.
+    pub fn is_of_a_bouncer(&self) -> bool {
+        let Self::Server(error, _) = self else { return false };
+        matches!(
+            error.code(),
+            Some(&SqlState::UNDEFINED_PSTATEMENT | &SqlState::DUPLICATE_PSTATEMENT)
+        )
+    }
+
+    /// Another transaction was preferred, or it has to be made without a prepared statement.
     pub fn wants_another_try(&self) -> bool {
         let Self::Server(error, _) = self else { return false };
+        if self.is_of_a_bouncer() {
+            return true;
+        }
         matches!(
             error.code(),
             Some(&SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED)

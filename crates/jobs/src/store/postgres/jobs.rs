@@ -83,7 +83,8 @@ const ACK_AND_CLAIM: &str = claim!(
     "SELECT one.gone, t.ticket, t.queue, t.payload, t.id FROM (SELECT count(*) AS gone FROM gone) one
         LEFT JOIN taken t ON true ORDER BY t.ticket"
 );
-/// Without acknowledgements there is less to plan, which takes longer than to claim a few jobs.
+/// Without acknowledgements there is less to plan, which takes longer than to claim a few jobs, where that has to be done
+/// each time.
 const CLAIM: &str =
     claim!("", "SELECT 0::bigint, ticket, queue, payload, id FROM taken ORDER BY ticket");
 
@@ -107,8 +108,11 @@ pub(super) fn delete_and_claim(
     let from = floors.lock().of(&names);
     let count = request.count.clamp(1, CLAIM_MAX);
     let first = request.first_ticket as i64;
-    let sql = if tickets.is_empty() { CLAIM } else { ACK_AND_CLAIM };
-    let rows = call.rows(sql, args![names, from, owner, tickets, count as i64, first])?;
+    let args = args![names, from, owner, tickets, count as i64, first];
+    let rows = match tickets.is_empty() && !call.conn.is_direct {
+        true => call.rows(CLAIM, args)?,
+        false => call.prepared(ACK_AND_CLAIM, args)?,
+    };
     let mut reply = ClaimReply::default();
     let mut floors = floors.lock();
     for row in rows {

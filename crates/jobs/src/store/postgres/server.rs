@@ -64,6 +64,8 @@ pub(super) struct Server {
     pub timeline: Mutex<Option<String>>,
     /// Queues that the table has for certain.
     pub known_queues: Mutex<HashSet<String>>,
+    /// Whether no bouncer gives the transactions of a connection to several servers, once that is known.
+    is_direct: Mutex<Option<bool>>,
     /// Connections that ended unasked: behind the next one there may be another server.
     losses: AtomicU64,
 }
@@ -88,6 +90,7 @@ impl Server {
             floors: Mutex::default(),
             timeline: Mutex::default(),
             known_queues: Mutex::default(),
+            is_direct: Mutex::default(),
             losses: AtomicU64::new(0),
         }
     }
@@ -119,10 +122,22 @@ impl Server {
     ) -> errors::Result<T> {
         let mut conn = self.take()?;
         let timeout = self.options.answer_timeout;
+        conn.is_direct = *self.is_direct.lock() == Some(true);
         let done = conn.call(mode, timeout, op);
+        if matches!(&done, Err(failure) if failure.is_of_a_bouncer()) {
+            *self.is_direct.lock() = Some(false);
+        }
         let lost = matches!(&done, Err(failure) if failure.loses_connection());
         self.put_back(conn, lost);
         done
+    }
+
+    /// A change of a queue was told to a connection. If that has the address of all others, no bouncer shares them: it
+    /// could not listen.
+    pub fn note_told(&self, queue: &str) {
+        if !queue.is_empty() && self.options.listen.is_none() {
+            self.is_direct.lock().get_or_insert(true);
+        }
     }
 
     /// After a fork the connections of the parent are leaked: the child must not close them.

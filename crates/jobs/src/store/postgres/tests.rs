@@ -12,7 +12,7 @@ use crate::document::Document;
 use crate::outcome::{Ack, Outcome, SideEffects};
 use crate::store::conformance::conformance;
 use crate::store::*;
-use postgres_server::TestPostgres;
+use postgres_server::{TestPgBouncer, TestPostgres};
 
 /// Longer than it takes a notification to come.
 const SHORT: Duration = Duration::from_millis(300);
@@ -131,6 +131,87 @@ fn a_job_whose_push_commits_long_after_the_others_is_claimed() {
     assert!(watch.arm(&queues).unwrap().ready, "the watch has not found it");
     assert_eq!(claim(&mut jobs)[0].payload, b"late");
     assert!(!watch.arm(&queues).unwrap().ready);
+}
+
+/// Pushes a job and claims it, as a process does whose watch is told.
+fn push_and_claim(
+    factory: &PostgresFactory,
+    ticket: u64,
+    acked: &[u64],
+) -> Result<Vec<ClaimedJob>> {
+    let mut jobs = factory.store();
+    let payload = ticket.to_string();
+    let job = NewJob { queue: "q", payload: payload.as_bytes(), at: None, lock: None, bid: None };
+    jobs.push(&[job])?;
+    factory.server.note_told("q");
+    let ack = |ticket: &u64| Ack {
+        ticket: *ticket,
+        queue: "q".into(),
+        outcome: Outcome::Ack,
+        effects: None,
+    };
+    let acks: Vec<Ack> = acked.iter().map(ack).collect();
+    let request = ClaimRequest { queues: &["q".into()], count: 1, first_ticket: ticket };
+    let reply = jobs.ack_and_claim("me", &acks, Some(&request))?;
+    assert_eq!(reply.fenced, 0);
+    Ok(reply.jobs)
+}
+
+fn factory_at(url: String) -> PostgresFactory {
+    let options = StoreOptions::for_tests(url);
+    let address = PostgresAddress::read(&options).unwrap();
+    PostgresFactory { server: Arc::new(Server::new(address, Arc::new(options))) }
+}
+
+#[test]
+fn claims_have_one_plan_where_no_bouncer_is() {
+    let store = TemporaryStore::new(|_| {});
+    let factory = factory_at(TestPostgres::shared().url(&store.database));
+    // It keeps the connection open.
+    let _user = factory.store();
+    for ticket in 1..=4 {
+        // The odd ones are acknowledged by the next claim, the others are not.
+        let acked = if ticket % 2 == 0 { vec![ticket - 1] } else { vec![] };
+        let claimed = push_and_claim(&factory, ticket, &acked).unwrap();
+        let expected = (ticket, ticket.to_string().into_bytes());
+        assert_eq!([(claimed[0].ticket, claimed[0].payload.clone())], [expected]);
+    }
+    let plans = "SELECT generic_plans, custom_plans FROM pg_prepared_statements";
+    let rows = factory.server.run(Mode::Single, |call| call.rows(plans, &[])).unwrap();
+    let rows: Vec<(i64, i64)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+    assert_eq!(rows, [(4, 0)]);
+    assert_eq!(factory.store().stats().unwrap().in_flight, 2);
+}
+
+#[test]
+fn claims_go_on_where_a_bouncer_was_taken_for_the_server() {
+    let server = TestPostgres::shared();
+    let database = server.database();
+    let bouncer = TestPgBouncer::start(server);
+    let factory = factory_at(bouncer.url(&database));
+    let _user = factory.store();
+    // The bouncer may not be there yet, and not have noticed that a session is gone.
+    let claim = |ticket: u64, acked: &[u64]| {
+        let began = Instant::now();
+        loop {
+            match push_and_claim(&factory, ticket, acked) {
+                Ok(claimed) => break claimed.len(),
+                Err(error) => assert!(began.elapsed() < Duration::from_secs(20), "{error}"),
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    assert_eq!(claim(1, &[]), 1);
+    let is_direct = || factory.server.run(Mode::Single, |call| Ok(call.conn.is_direct)).unwrap();
+    assert!(is_direct());
+    // Behind the bouncer is another session now.
+    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE datname=current_database() AND pid<>pg_backend_pid()";
+    server.psql(&database, end).unwrap();
+    assert_eq!(claim(2, &[1]), 1);
+    factory.server.note_told("q");
+    assert!(!is_direct(), "it would fail again");
+    server.drop_database(&database);
 }
 
 /// What a later release adds.

@@ -121,7 +121,7 @@ impl PostgresWatch {
         let name = tree.name();
         let role = name.as_deref().map_or(Role::Alone, |name| tree.meet(name));
         let (socket, name) = match role {
-            Role::Follows(stream) => return follow(stream, name),
+            Role::Follows(stream) => return self.follow(stream, name),
             Role::Leads(socket) => (Some(socket), name),
             Role::Alone => (None, None),
         };
@@ -146,9 +146,10 @@ impl PostgresWatch {
             Failure::Store(StoreError::unavailable(format!("PostgreSQL: {error}")))
         })?;
         let mailbox = Arc::new(Mailbox::default());
-        let shared = mailbox.clone();
+        let (shared, server) = (mailbox.clone(), self.server.clone());
         runtime.spawn(async move {
             let ended = hear(driver, |name| {
+                server.note_told(name);
                 shared.tell(name);
                 tells.iter().for_each(|all| drop(all.send(name.into())));
             });
@@ -178,24 +179,26 @@ impl PostgresWatch {
         let rows = asked.map_err(|_| Failure::Late(Phase::Statement))??;
         Ok(rows.first().map_or_else(Availability::default, read))
     }
-}
 
-/// Is told of changes by the process that leads.
-fn follow(stream: UnixStream, tree: Option<String>) -> errors::Result<Listener> {
-    let listener = Listener::without_client(tree)?;
-    let shared = listener.mailbox.clone();
-    let entered = listener.runtime.enter();
-    let stream = tokio::net::UnixStream::from_std(stream)
-        .map_err(|error| Failure::Store(StoreError::unavailable(format!("PostgreSQL: {error}"))))?;
-    listener.runtime.spawn(async move {
-        let mut lines = tokio::io::BufReader::new(stream).lines();
-        while let Some(name) = tree::told(&mut lines).await {
-            shared.tell(&name);
-        }
-        shared.close("the process that listens has ended".into());
-    });
-    drop(entered);
-    Ok(listener)
+    /// Is told of changes by the process that leads.
+    fn follow(&self, stream: UnixStream, tree: Option<String>) -> errors::Result<Listener> {
+        let listener = Listener::without_client(tree)?;
+        let (shared, server) = (listener.mailbox.clone(), self.server.clone());
+        let entered = listener.runtime.enter();
+        let stream = tokio::net::UnixStream::from_std(stream).map_err(|error| {
+            Failure::Store(StoreError::unavailable(format!("PostgreSQL: {error}")))
+        })?;
+        listener.runtime.spawn(async move {
+            let mut lines = tokio::io::BufReader::new(stream).lines();
+            while let Some(name) = tree::told(&mut lines).await {
+                server.note_told(&name);
+                shared.tell(&name);
+            }
+            shared.close("the process that listens has ended".into());
+        });
+        drop(entered);
+        Ok(listener)
+    }
 }
 
 fn read(row: &tokio_postgres::Row) -> Availability {
