@@ -50,7 +50,7 @@ module Bench
 
     def first_line(command)
       line = IO.popen(command, err: [:child, :out], &:read).to_s.lines.first.to_s.strip
-      line.include?("LoadError") ? "not installed" : line
+      line.match?(/Error\b/) ? "not installed" : line
     rescue Errno::ENOENT
       "not installed"
     end

@@ -70,7 +70,7 @@ module Bench
     def not_measured(source) = source.facts.fetch("not_measured", {}).keys.map { |name| "#{name} (not measured)" }
 
     def versions(machine)
-      machine.slice(*VERSIONS).reject { |_, fact| fact == "not installed" }
+      machine.slice(*VERSIONS).reject { |_, fact| fact.match?(/not installed|Error\b/) }
         .map { |name, fact| "#{name} #{fact[/\d+(?:\.\w+)+/] || fact}" }.join(", ")
     end
   end

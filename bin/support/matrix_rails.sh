@@ -18,7 +18,7 @@ MATRIX_RAILS_GEMS="json:ruby/json:v2.21.1 bigdecimal:ruby/bigdecimal:v4.1.2 racc
   fugit:floraison/fugit:v1.12.3 solid_queue:rails/solid_queue:v1.5.0 event_emitter:shokai/event_emitter:v0.2.6
   websocket-client-simple:ruby-jp/websocket-client-simple:v0.9.0 minitest-retry:y-yagi/minitest-retry:v0.3.1
   marcel:rails/marcel:v1.2.1"
-# Instruments, which tests load from their source.
+# Instruments, which tests load from their source and benchmarks do without.
 MATRIX_RAILS_INSTRUMENTS="sentry-ruby:getsentry/sentry-ruby:6.6.2 honeybadger:honeybadger-io/honeybadger-ruby:v6.9.0
   judoscale:judoscale/judoscale-ruby:v1.13.3 newrelic_rpm:newrelic/newrelic-ruby-agent:10.5.0
   appsignal:appsignal/appsignal-ruby:v4.10.1 skylight:skylightio/skylight-ruby:v7.1.1
@@ -40,7 +40,7 @@ matrix_rails_use() {
     demo) matrix_rails_bench=(rails) && set -- "${2:-$newest}" ;;
     bench) matrix_rails_bench=("${@:2}") && set -- "$newest" ;;
   esac
-  [ ${#matrix_rails_bench[@]} = 0 ] || MATRIX_PACKAGES+=" wrk"
+  [ ${#matrix_rails_bench[@]} = 0 ] || { MATRIX_PACKAGES+=" wrk" && MATRIX_RAILS_INSTRUMENTS=; }
   matrix_rails_versions=("$@")
   [ $# -gt 0 ] || read -ra matrix_rails_versions <<<"$MATRIX_RAILS_LANES"
   MATRIX_PACKAGES+=" $MATRIX_RAILS_PACKAGES"

@@ -30,18 +30,18 @@ module Bench
         [
           rails_row("index", "index of 50 rows", connections, path: "/posts"),
           rails_row("show", "show", connections, path: "/posts/1"),
-          rails_row("create", "create", connections, rps: 1.5, **CREATE),
+          rails_row("create", "create", connections, **CREATE),
           rails_row("index", "index of 50 rows", connections, workers: 2, path: "/posts"),
           rails_row("show", "show", connections, workers: 2, path: "/posts/1")
         ]
       end
 
-      def rails_row(action, title, connections, workers: 0, rps: 1.05, **given)
+      def rails_row(action, title, connections, workers: 0, **given)
         suffix = workers.zero? ? "" : "-workers"
         processes = workers.zero? ? "1 process" : "#{workers} workers"
         row("rails-#{action}#{suffix}-c#{connections}",
             "Rails on SQLite, #{title}, c=#{connections}, #{processes}; Chaton's defaults",
-            [Bar.at_least(:rps, rps, against: :fastest), Bar.at_most(:p99_ms, 0.8, against: :fastest),
+            [Bar.at_least(:rps, 1.0, against: :fastest), Bar.at_most(:p99_ms, 0.75, against: :fastest),
              memory_bar(workers)],
             rackup: RAILS, connections:, warmup_s: 2, scouts: 2, servers: rails_servers(workers), **given)
       end
@@ -54,8 +54,8 @@ module Bench
       end
 
       def memory_bar(workers)
-        return Bar.at_most(:rss_mb, 1.1, against: :fastest) if workers.zero?
-        Bar.at_most(:pss_mb, 0.9, against: :fastest)
+        return Bar.at_most(:rss_mb, 1.05, against: :fastest) if workers.zero?
+        Bar.at_most(:pss_mb, 0.95, against: :fastest)
       end
     end
   end

@@ -64,6 +64,15 @@ class PageTest < Minitest::Test
     assert_includes render, "| 900 | 450 (-t 99:99) |"
   end
 
+  # As of a Ruby without the gems that Rails needs, whose own version stands in the message.
+  def test_what_could_not_be_loaded_has_no_version
+    machine = SOURCE.merge("rails" => "/opt/ruby-4.0.5/rubygems.rb:1: Could not find 'cgi' (Gem::MissingSpecError)")
+    run_of("2026-01-01-0000-web", machine, "hello-c100" => { "chaton -t 5:5" => 9, "puma -t 5:5" => 8 })
+    assert_includes render, "(ruby 4.0.5, yjit yes, puma 8.0.2, commit aaa): hello-c100"
+    missing = "ruby -e 'raise Gem::MissingSpecError.new(%q(cgi), Gem::Requirement.default)'"
+    assert_equal "not installed", Bench::Machine.first_line(missing)
+  end
+
   def test_the_readme_has_the_figures_of_the_newest_ruby_and_says_which
     run_of("2026-01-01-0000-web", TRIXIE, "hello-c100" => { "chaton -t 5:5" => 60_000, "puma -t 5:5" => 8_000 })
     run_of("2026-01-02-0000-web", FLOOR, "hello-c100" => { "chaton -t 5:5" => 70_000, "puma -t 5:5" => 10_000 })
