@@ -6,6 +6,8 @@ module Chaton
   # sockets with it. TERM, INT and QUIT end the boot.
   module BootSignals
     NAMES = %w[USR1 USR2 HUP TTIN TTOU TSTP].freeze
+    # They raise in the main thread.
+    ENDS = %w[INT TERM QUIT].freeze
     # Nobody adds more workers than that with TTIN; of the others, one is enough.
     HELD_MAX = 64
 
@@ -36,6 +38,22 @@ module Chaton
         NAMES.each { |name| trap(name, "DEFAULT") }
         held, @held = @held, nil
         held.uniq.each { |name| Process.kill(name, Process.pid) }
+      end
+
+      # Runs the block, behind which TERM, INT and QUIT that came meanwhile follow: one that raised between a fork and
+      # the assignment of its pid would leave the child to itself.
+      #
+      # @yieldparam resume [Proc] to be called in a forked child
+      def postpone_ends
+        came = []
+        before = ENDS.to_h { |name| [name, trap(name) { came << name } || "DEFAULT"] }
+        resume = lambda do
+          before.each { |name, action| trap(name, action) }
+          came.uniq.each { |name| Process.kill(name, Process.pid) }
+        end
+        yield resume
+      ensure
+        resume&.call
       end
 
       # Call before this process executes the program again: an ignored signal stays ignored until {.hold}. None is

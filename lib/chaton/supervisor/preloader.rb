@@ -2,6 +2,7 @@
 
 require "json"
 require "socket"
+require_relative "../boot_signals"
 require_relative "../errors"
 require_relative "../version"
 require_relative "../worker/forked_child"
@@ -68,10 +69,13 @@ module Chaton
       # @raise [Chaton::Error] when the system refuses the fork
       def boot(beside: [])
         theirs = connect
-        @pid = Worker::ForkedChild.ours do
-          fork do
-            @io.close
-            exit(yield(theirs))
+        BootSignals.postpone_ends do |resume|
+          @pid = Worker::ForkedChild.ours do
+            fork do
+              resume.call
+              @io.close
+              exit(yield(theirs))
+            end
           end
         end
         theirs.close

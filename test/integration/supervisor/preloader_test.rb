@@ -92,6 +92,18 @@ class PreloaderTest < Minitest::Test
     end
   end
 
+  # It raised before the pid was known, and the process went on loading.
+  def test_a_signal_that_comes_with_the_fork_ends_both
+    early = "def fork = super.tap { Process.kill(:INT, Process.pid) and sleep 0.05 }"
+    server = launch(rackup: SLOW, config: <<~RUBY)
+      require "chaton/supervisor/preloader"
+      Chaton::Supervisor::Preloader.class_eval #{early.dump}
+      workers 1
+    RUBY
+    assert_equal 130, server.wait_exit
+    server.wait_all_gone
+  end
+
   def test_clients_are_refused_until_the_application_is_loaded
     port = TCPServer.open("127.0.0.1", 0) { |free| free.addr[1] }
     server = launch(rackup: SLOW, config: "workers 1\nbind \"tcp://127.0.0.1:#{port}\"")
