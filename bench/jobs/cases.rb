@@ -84,7 +84,7 @@ module Bench
         bars = [plain, active].flat_map do |chaton|
           %w[solid_queue good_job].map { |peer| Bar.at_least(:rate, 10, against: peer, of: chaton.label) }
         end
-        row(name: "postgres-peers", jobs: MANY, rounds: 2, bars: [Bar.at_least(:rate, 20_000, against: nil), *bars],
+        row(name: "postgres-peers", jobs: MANY, rounds: 3, bars: [Bar.at_least(:rate, 20_000, against: nil), *bars],
             title: "#{Bench.grouped(MANY)} no-op jobs, PostgreSQL; of Active Job #{Bench.grouped(active.jobs)}, " \
                    "and #{Bench.grouped(TableQueue::JOBS)} on Solid Queue and GoodJob",
             servers: [plain, active, *SolidQueue.installed(PEER_THREADS), *GoodJob.installed(PEER_THREADS)])
@@ -97,7 +97,7 @@ module Bench
              job: :one, jobs: 5000, rounds: 5, servers: [ChatonPostgres.new, Pgbench.new],
              bars: [Bar.at_least(:rate, 0.9, against: Pgbench::LABEL)]),
          row(name: "postgres-waiting", title: "1,000,000 no-op jobs waiting, and 10,000, 100 threads, PostgreSQL",
-             rounds: 1, servers: [many, few], shows: :claim_p99_ms,
+             rounds: 3, servers: [many, few], shows: :claim_p99_ms,
              bars: [Bar.at_most(:claim_p99_ms, 20, against: nil), Bar.at_least(:rate, 0.7, against: few.label)])]
       end
 

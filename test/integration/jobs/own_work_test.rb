@@ -14,7 +14,7 @@ class OwnWorkTest < Minitest::Test
 
   # Of a worker, of PostgreSQL and of the supervisor, by turns.
   KILLS = Soak.number(6, 200)
-  # Each kill meets some; many kills also on a machine that is so busy that some come late.
+  # More than are done before the last kill: where the machine is busy, kills come late.
   JOBS = Soak.number(20, 60) * KILLS
   # Jobs that add 1 to the row of their number, in so many ways.
   CLASSES = <<~'RUBY'
