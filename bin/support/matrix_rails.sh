@@ -96,10 +96,12 @@ matrix_rails_gems() {
 # Builds the gems of a version of Rails into a folder of their own, and prepares its source for Bundler.
 matrix_rails_build() {
   local root=$1 version=$2 ref folder=$MATRIX_RAILS/$2
-  ref=$(matrix_rails_ref "$version") && [ -n "$ref" ] || fail "https://github.com/rails/rails has no release $version"
-  matrix_rails_clone "rails-$version" rails/rails "$ref"
   [ ! -e "$root$folder/.complete" ] || return 0
-  say "building the gems of Rails $ref"
+  if [ ! -e "$CHATON_MATRIX_GEMS/rails-$version/.git" ]; then
+    ref=$(matrix_rails_ref "$version") && [ -n "$ref" ] || fail "https://github.com/rails/rails has no release $version"
+    matrix_rails_clone "rails-$version" rails/rails "$ref"
+  fi
+  say "building the gems of Rails $version"
   rm -rf --one-file-system "$root$folder"
   mkdir -p "$root$folder/source"
   git -C "$CHATON_MATRIX_GEMS/rails-$version" archive HEAD | tar --extract --directory="$root$folder/source"

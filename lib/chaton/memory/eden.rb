@@ -48,9 +48,10 @@ module Chaton
       end
 
       # Grows the heap to the size it would have with known sizes: at the first start, and with Ruby 3.2, which has no
-      # setting for it. Fills free slots (of the smallest size) once with objects and drops them.
+      # setting for it. Fills free slots (of the smallest size) once with objects and drops them. Rust makes room for the
+      # eden that it finds.
       def grow
-        return if @plan.development? || @plan.memory.collect == :off
+        return if @plan.development? || auto? || @plan.memory.collect == :off
 
         missing = slots - room
         return if missing < slots * (1 - ENOUGH)
@@ -64,8 +65,7 @@ module Chaton
 
       private
 
-      # Nothing is found while Ruby alone decides when to collect.
-      def auto? = @intent.eden == :auto && @plan.memory.collect != :off
+      def auto? = @intent.eden == :auto
 
       # Web requests, jobs and records allocate differently.
       def roles = @plan.roles.sort.join("-")

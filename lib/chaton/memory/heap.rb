@@ -4,13 +4,13 @@ module Chaton
   module Memory
     # Translates the settings of `memory { }` to the variables of one version of Ruby. Pure.
     class Heap
-      # The default eden as a multiple of the live bytes. Measured: a smaller one costs frequent collections, a several
-      # times larger one costs more in fresh pages than it saves.
-      EDEN_OF_LIVE = 1.5
-      # Bounds of the default eden.
-      EDEN_BYTES = ((4 << 20)..(256 << 20))
+      # With what the default eden begins, the smallest that is found: Rust makes it as large as the load needs within two
+      # seconds (decision 047), while what a larger beginning takes stays taken.
+      EDEN_BYTES = 4 << 20
       # The least default eden under a ceiling of the worker's memory.
       EDEN_BYTES_MIN = 1 << 20
+      # Eden as a multiple of the live bytes where Ruby alone decides when to collect, so that nothing is found.
+      EDEN_OF_LIVE = 1.5
       # The share of the ceiling that the default eden may take.
       EDEN_OF_LIMIT = 0.25
       # Bounds of the bytes of malloc that trigger a collection; Ruby's own limit ends at the lower one.
@@ -36,7 +36,9 @@ module Chaton
       Intent = Struct.new(:eden, :growth, :limit, keyword_init: true) do
         # @param settings [Object] eden, longlife_growth, collect and limit of `memory { }`
         def self.of(settings)
-          new(eden: settings.eden, growth: (settings.longlife_growth unless settings.collect == :off),
+          is_off = settings.collect == :off
+          new(eden: is_off && settings.eden == :auto ? EDEN_OF_LIVE : settings.eden,
+              growth: (settings.longlife_growth unless is_off),
               limit: (settings.limit if settings.limit.is_a?(Integer)))
         end
       end
@@ -82,10 +84,9 @@ module Chaton
       end
 
       def default_eden
-        bytes = (EDEN_OF_LIVE * live_bytes).to_i.clamp(EDEN_BYTES.begin, EDEN_BYTES.end)
-        return bytes unless @intent.limit
+        return EDEN_BYTES unless @intent.limit
 
-        bytes.clamp(EDEN_BYTES_MIN, [(@intent.limit * EDEN_OF_LIMIT).to_i, EDEN_BYTES_MIN].max)
+        (@intent.limit * EDEN_OF_LIMIT).to_i.clamp(EDEN_BYTES_MIN, EDEN_BYTES)
       end
 
       # Eden per live byte.
@@ -165,17 +166,10 @@ module Chaton
       def eden_line
         from = case @intent.eden
                when Integer then "as configured"
-               when Float then "#{@intent.eden} times the live bytes, as configured"
-               else default_eden_reason
+               when Float then "#{@intent.eden} times the live bytes"
+               else "to begin with"
                end
         "eden #{mib(eden_bytes)}: #{from}; #{count(pools.sum(&:last))} objects, #{mib(live_bytes)}, are alive"
-      end
-
-      def default_eden_reason
-        wanted = (EDEN_OF_LIVE * live_bytes).to_i
-        return "#{EDEN_OF_LIVE} times the live bytes" if eden_bytes == wanted
-
-        wanted > eden_bytes ? "the largest default" : "the smallest default"
       end
 
       def mib(bytes) = format("%.1f MiB", bytes.fdiv(1 << 20))

@@ -44,7 +44,7 @@ class LaunchSettingsTest < Minitest::Test
     names = launch_settings.variables.keys.grep(/\ARUBY_GC_/)
     assert_includes names, "RUBY_GC_MALLOC_LIMIT"
     assert_match(/\A\d seconds\z/, launch_settings.age)
-    assert_match(/sized by the last start, \d seconds ago; eden 25.7 MiB/, launch_settings.log_lines.last[1])
+    assert_match(/sized by the last start, \d seconds ago; eden 4.0 MiB/, launch_settings.log_lines.last[1])
   end
 
   def test_other_preloaded_libraries_stay_behind_ours
