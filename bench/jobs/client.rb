@@ -35,13 +35,15 @@ class Client
   end
 
   # Enqueues single jobs, with pauses of random length between the two bounds.
+  #
+  # @return [Hash] the time that each call took
   def pulses(count, shortest_s, longest_s, seed)
     random = Random.new(seed.to_i)
-    count.to_i.times do
+    push_ns = Array.new(count.to_i) do
       sleep random.rand(shortest_s..longest_s)
-      Pulse.perform_async(now_ns)
+      now_ns.then { |sent_ns| Pulse.perform_async(sent_ns) && (now_ns - sent_ns) }
     end
-    {}
+    { push_ns: push_ns }
   end
 
   # Pauses the queue, which only Chaton can.

@@ -60,13 +60,21 @@ module Bench
         case metric
         when :drain_ms then "#{Bench.short(figures["drain_ms"] / 1000.0)} s, #{Bench.grouped(figures["rate"])}/s"
         when :start_p99_ms
-          "p50 #{Bench.short(figures["start_p50_ms"])}, p99 #{Bench.short(figures["start_p99_ms"])} ms#{disk(figures)}"
+          "#{percentiles("start", figures)}#{push(figures)}#{disk(figures)}"
         when :claim_p99_ms
           claims = figures.values_at("claim_p50_ms", "claim_p99_ms").map { |ms| Bench.short(ms) }
           "#{Bench.grouped(figures["rate"])}/s, claims p50 #{claims.first}, p99 #{claims.last} ms"
         when :pss_mb then "#{Bench.short(figures["pss_mb"])} MB, RSS #{Bench.short(figures["rss_mb"])} MB"
         else "#{Bench.grouped(figures["rate"])}/s"
         end
+      end
+
+      def percentiles(name, figures)
+        "p50 #{Bench.short(figures["#{name}_p50_ms"])}, p99 #{Bench.short(figures["#{name}_p99_ms"])} ms"
+      end
+
+      def push(figures)
+        ", perform_async alone #{percentiles("push", figures)}" if figures.key?("push_p99_ms")
       end
 
       def disk(figures)
