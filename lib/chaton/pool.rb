@@ -73,8 +73,9 @@ module Chaton
 
     def serve(pool_thread)
       running = Telemetry::RunningWork.begin
-      while (running.work = pool_thread.take)
-        @handler.call(running.work)
+      pool_thread.each_work do |work|
+        running.work = work
+        @handler.call(work)
         # A parked thread must not keep the last request alive.
         running.work = nil
       end

@@ -9,7 +9,7 @@ class KilledThreadsTest < Minitest::Test
   # Rust's side: events come when the test sends them, and work never does.
   class NativePool
     PoolThread = Struct.new(:index, :left) do
-      def take = sleep
+      def each_work = sleep
       def leave = left << index
     end
 

@@ -234,39 +234,100 @@ impl Drop for RbPoolThread {
     }
 }
 
+/// What a pool thread is to do.
+enum Next {
+    Work(Value),
+    Wait,
+    Leave,
+}
+
+/// What a pool thread has done.
+enum Ran {
+    Unit,
+    Nothing,
+    Last,
+}
+
 impl RbPoolThread {
     /// The next unit of work, or nil when the thread must end. Waits without the GVL.
     fn take(ruby: &Ruby, rb_self: &Self) -> Result<Value, Error> {
-        let thread = rb_self.thread.get()?.borrow();
-        let Some(thread) = thread.as_ref() else { return Ok(ruby.qnil().as_value()) };
-        traces::work_ends();
-        if gc_monitor::work_ends() {
-            if let Some(collector) = rb_self.inner.between_units.get() {
-                collector.after_unit()?;
+        rb_self.work_ends()?;
+        loop {
+            match rb_self.next(ruby)? {
+                Next::Work(work) => return Ok(work),
+                Next::Leave => return Ok(ruby.qnil().as_value()),
+                Next::Wait => rb_self.wait()?,
             }
         }
+    }
+
+    /// Yields one unit of work after another until the thread must end.
+    ///
+    /// The loop is here, not in Ruby, for what a waiting thread keeps alive (see [`stack`]): the frames above the wait
+    /// were all made before the first unit, so what they leave unwritten holds nothing of a later one.
+    fn each_work(ruby: &Ruby, rb_self: &Self) -> Result<(), Error> {
+        loop {
+            match rb_self.run_next(ruby)? {
+                Ran::Unit => rb_self.work_ends()?,
+                Ran::Nothing => {
+                    stack::wipe();
+                    rb_self.wait()?;
+                }
+                Ran::Last => return Ok(()),
+            }
+        }
+    }
+
+    /// Has the block run a unit, if there is one. Its frame, which holds the unit, is gone during the wait.
+    #[inline(never)]
+    fn run_next(&self, ruby: &Ruby) -> Result<Ran, Error> {
+        match self.next(ruby)? {
+            Next::Work(work) => ruby.yield_value::<_, Value>(work).map(|_| Ran::Unit),
+            Next::Wait => Ok(Ran::Nothing),
+            Next::Leave => Ok(Ran::Last),
+        }
+    }
+
+    /// The unit of work before, if any, has ended.
+    fn work_ends(&self) -> Result<(), Error> {
+        traces::work_ends();
+        match self.inner.between_units.get().filter(|_| gc_monitor::work_ends()) {
+            Some(collector) => collector.after_unit(),
+            None => Ok(()),
+        }
+    }
+
+    /// What this thread is to do. Never waits.
+    fn next(&self, ruby: &Ruby) -> Result<Next, Error> {
+        let thread = self.thread.get()?.borrow();
+        let Some(thread) = thread.as_ref() else { return Ok(Next::Leave) };
         loop {
             match thread.take() {
                 Take::Work(work) => {
-                    if let Some(work) = rb_self.inner.wrap(ruby, work, thread.index()) {
+                    if let Some(work) = self.inner.wrap(ruby, work, thread.index()) {
                         gc_monitor::work_begins(thread.thread());
-                        return Ok(work);
+                        return Ok(Next::Work(work));
                     }
                     thread.skip();
                 }
-                Take::Leave => return Ok(ruby.qnil().as_value()),
+                Take::Leave => return Ok(Next::Leave),
+                Take::Wait => return Ok(Next::Wait),
                 Take::Yield => {
                     let_others_run();
                     check_interrupts()?;
                 }
-                Take::Wait => {
-                    let unparker = thread.unparker();
-                    stack::wipe();
-                    without_gvl(|| thread.wait(), &|| unparker.unpark());
-                    check_interrupts()?;
-                }
             }
         }
+    }
+
+    /// Waits, without the GVL, until there may be work.
+    #[inline(never)]
+    fn wait(&self) -> Result<(), Error> {
+        let thread = self.thread.get()?.borrow();
+        let Some(thread) = thread.as_ref() else { return Ok(()) };
+        let unparker = thread.unparker();
+        without_gvl(|| thread.wait(), &|| unparker.unpark());
+        check_interrupts()
     }
 
     /// Leaves the pool now; the thread is ending.
@@ -300,6 +361,7 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     let thread = native.define_class("PoolThread", ruby.class_object())?;
     thread.undef_default_alloc_func();
     thread.define_method("take", method!(RbPoolThread::take, 0))?;
+    thread.define_method("each_work", method!(RbPoolThread::each_work, 0))?;
     thread.define_method("leave", method!(RbPoolThread::leave, 0))?;
     thread.define_method("index", method!(RbPoolThread::index, 0))?;
     Ok(())

@@ -3,7 +3,10 @@
 //!
 //! A waiting thread would otherwise keep objects of its last unit of work alive: the
 //! wait reuses that part of the stack without overwriting all of it. This can hold one
-//! large payload per thread of the pool. (Kiji had `GC.exorcise`.)
+//! large payload per thread of the pool. (Kiji had `GC.exorcise`.) Only frames below the
+//! caller's are wiped, so those above must be older than the first unit: with a loop in
+//! Ruby around the wait, 25 threads kept 59 MB of documents of up to 2 MB, in the
+//! interpreter's frames between.
 
 use std::hint::black_box;
 
