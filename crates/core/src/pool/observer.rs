@@ -7,6 +7,7 @@ use crate::pool::back_off::BackOff;
 use crate::pool::policy::{decide, Decision, Facts, Rule};
 use crate::pool::state::PoolState;
 use crate::pool::thread_record::ThreadRecord;
+use crate::sync::atomic::Ordering::Relaxed;
 
 /// A requested thread is expected to take work within this time (ns).
 pub const ARRIVAL_NS: u64 = 1_000_000;
@@ -99,6 +100,10 @@ impl Observer {
             state.charge(role, elapsed_ns.min(CHARGE_NS_MAX));
         }
         let decision = self.decide(&mut facts, elapsed_ns, now_ns);
+        if decision.rule == Rule::Admitted && !facts.interactive_waiting {
+            let more = decision.width.saturating_sub(state.width);
+            runner.iter().for_each(|runner| drop(runner.places.fetch_add(more, Relaxed)));
+        }
         let woken = state.apply(&decision, now_ns);
         state.totals.observations += 1;
         state.totals.stalls += u64::from(decision.rule == Rule::Starved);

@@ -101,8 +101,8 @@ pub enum Rule {
 const STARVED_PER_DOUBLING: u32 = 8;
 
 /// Background work waits beside a computing thread for a quantum of each awake thread,
-/// but of no more than this many.
-const ADMIT_QUANTA_MAX: u64 = 8;
+/// but no longer than this (ns): eight of CRuby's own time slices.
+const ADMIT_AFTER_MAX_NS: u64 = 800_000_000;
 
 /// Decides from one set of facts.
 pub fn decide(now: &Facts) -> Decision {
@@ -139,8 +139,8 @@ fn may_admit(now: &Facts) -> bool {
     if now.one_is_quick || now.waking + now.spawning > 0 {
         return false;
     }
-    let quanta = (now.awake as u64).min(ADMIT_QUANTA_MAX);
-    now.interactive_waiting || now.since_admit_ns >= now.quantum_ns * quanta
+    let after_ns = now.quantum_ns.saturating_mul(now.awake as u64).min(ADMIT_AFTER_MAX_NS);
+    now.interactive_waiting || now.since_admit_ns >= after_ns
 }
 
 fn widen(now: &Facts, step: usize) -> Decision {

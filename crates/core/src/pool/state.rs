@@ -9,6 +9,7 @@ use crate::pool::policy::Decision;
 use crate::pool::quantum::{CpuTimes, TIME_SLICE_NS};
 use crate::pool::queue::WorkQueue;
 use crate::pool::thread_record::ThreadRecord;
+use crate::sync::atomic::Ordering::Relaxed;
 use crate::work::{Role, Work};
 
 /// A job or batch runs for this part of the least quantum while a request waits.
@@ -200,6 +201,7 @@ impl PoolState {
             self.forget_parked(index);
             self.awake += 1;
         }
+        self.narrow_after(index);
         if self.awake <= self.width || self.closing {
             if let Some(work) = self.queue.pop(now_ns, expired) {
                 self.totals.taken += 1;
@@ -216,6 +218,14 @@ impl PoolState {
         self.idle.push((index, now_ns));
         self.awake -= 1;
         Take::Wait
+    }
+
+    /// Work that made place for other work gives it up when it ends. Where short and long jobs wait all the time, the
+    /// width would otherwise grow with each long one and never be calm.
+    fn narrow_after(&mut self, index: usize) {
+        let record = self.threads.get(index).and_then(Option::as_ref).map(|member| &member.record);
+        let places = record.map_or(0, |record| record.places.swap(0, Relaxed));
+        self.width = self.width.saturating_sub(places).max(1);
     }
 
     /// Counts work that has ended.

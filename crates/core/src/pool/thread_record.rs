@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::sync::{Mutex, Unparker};
 use crate::thread_probe::ThreadProbe;
 use crate::work::{Role, Running, Work};
@@ -34,6 +34,8 @@ pub struct ThreadRecord {
     pub gvl_wait_ns: AtomicU64,
     /// Its CPU clock when the time of its work was last read, before the work that it runs (ns).
     pub metered_ns: AtomicU64,
+    /// By how much the width has grown for jobs or batches that began beside the work that it runs.
+    pub places: AtomicUsize,
     /// Before CRuby 3.3: its CPU clock when the scheduler last read it (ns).
     cpu_read_ns: AtomicU64,
 }
@@ -53,6 +55,7 @@ impl ThreadRecord {
             ready_since_ns: AtomicU64::new(0),
             gvl_wait_ns: AtomicU64::new(0),
             metered_ns: AtomicU64::new(0),
+            places: AtomicUsize::new(0),
             cpu_read_ns: AtomicU64::new(0),
         }
     }

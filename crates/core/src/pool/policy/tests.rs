@@ -113,8 +113,9 @@ fn each_further_job_waits_longer_beside_computing_ones() {
         ("a second one", computing(1, 5), admit(2)),
         ("not yet", computing(2, 9), switch(2)),
         ("a third one", computing(2, 10), admit(3)),
-        ("the wait has a bound", computing(20, 40), admit(21)),
-        ("below it", computing(20, 39), switch(20)),
+        ("a fourth one", computing(3, 15), admit(4)),
+        ("many wait long", computing(20, 99), switch(20)),
+        ("the wait has a bound", Facts { max: 512, ..computing(400, 800) }, admit(401)),
         (
             "a request does not wait",
             Facts { interactive_waiting: true, ..computing(20, 0) },

@@ -206,6 +206,39 @@ fn the_clocks_are_read_rarely_while_work_is_quick() {
     assert!(pool.observations < 800, "{}", pool.observations);
 }
 
+/// The mean number of jobs that have begun and not ended, of 40 that always wait and wait 5 ms in their midst.
+fn jobs_at_once(mut pool: SimulatedPool, mut cpu: impl FnMut() -> u64) -> f64 {
+    let mut submit = |pool: &mut SimulatedPool, client| {
+        let half = cpu() / 2;
+        pool.submit_to(Role::Jobs, client, vec![(half, 5 * MS), (half, 0)]);
+    };
+    (0..40).for_each(|client| submit(&mut pool, client));
+    let (mut sum, mut steps) = (0, 0.0);
+    while pool.now < 20_000 * MS {
+        pool.step();
+        std::mem::take(&mut pool.done).into_iter().for_each(|client| submit(&mut pool, client));
+        if pool.now > 5_000 * MS {
+            sum += pool.begun - pool.finished;
+            steps += 1.0;
+        }
+    }
+    assert!(pool.used[1] > 19_000 * MS, "idle for {} ms", (pool.now - pool.used[1]) / MS);
+    sum as f64 / steps
+}
+
+/// Documents of which each order of magnitude is as frequent as the others, and a mix of short and long work: each that
+/// has begun holds its memory until it ends.
+#[test]
+fn few_jobs_are_at_work_at_once_though_some_are_long() {
+    for clocks in [false, true] {
+        let pool = || if clocks { SimulatedPool::with_clocks(25) } else { SimulatedPool::new(25) };
+        let mut random = fastrand::Rng::with_seed(7);
+        let documents = jobs_at_once(pool(), || (300.0 * 80f64.powf(random.f64())) as u64 * US);
+        let mix = jobs_at_once(pool(), || if random.u64(0..10) < 7 { MS } else { 60 * MS });
+        assert!(documents <= 12.0 && mix <= 12.0, "clocks {clocks}: {documents:.1}, {mix:.1}");
+    }
+}
+
 /// Latencies in ns of four clients that each think for so long between two requests of
 /// 50 µs, beside four jobs of 300 ms; and the time of the jobs.
 fn latencies_beside_jobs(mut pool: SimulatedPool, think: u64) -> (Vec<u64>, u64) {
