@@ -1,10 +1,10 @@
 //! Finds the size of *eden*, the budget of fresh objects between two collections, from what collecting
 //! costs, as a pure function of readings.
 //!
-//! Sweeping costs in proportion to what was allocated, but marking costs about the same whatever eden's size is.
-//! With eden `e`, the time `t` that marking takes and `a` bytes allocated in a second of work, it takes
+//! With eden `e`, the time `t` of a collection and `a` bytes allocated in a second of work, collecting takes
 //! `t * a / e` of the work's CPU time, and eden makes the process larger by `e / m`, where `m` is its memory
 //! without eden. The sum of the first and [`WORTH`] times the second is least at `e = sqrt(t * a * m / WORTH)`.
+//! `t` includes sweeping, of which a larger eden saves nothing, so eden is somewhat larger than the least.
 //! This is the square-root rule of Kirisame, Shenoy and Panchekha (Optimal heap limits for reducing browser memory
 //! use, OOPSLA 2022), with memory counted in parts of the process instead of bytes. The root halves the errors of the
 //! readings, and no other size has to be tried.
@@ -56,10 +56,6 @@ pub struct EdenReading {
     pub collect_ns: u64,
     /// Collections.
     pub collections: u64,
-    /// Minor collections whose marking was timed, and the CPU time that it took (ns).
-    pub marks: u64,
-    /// See `marks`.
-    pub mark_ns: u64,
     /// Slots that were filled.
     pub slots: u64,
     /// Bytes of a slot of late, as a mean.
@@ -125,8 +121,6 @@ struct Costs {
     collect_ns: f64,
     work_ns: f64,
     collections: f64,
-    marks: f64,
-    mark_ns: f64,
     slot_bytes: f64,
     malloc_bytes: f64,
 }
@@ -234,7 +228,7 @@ impl EdenPolicy {
 }
 
 impl Costs {
-    /// Adds what has happened between two readings; false while none was timed.
+    /// Adds what has happened between two readings; false while nothing was collected.
     fn add(&mut self, since: &EdenReading, now: &EdenReading) -> bool {
         let add = |sum: &mut f64, now: u64, then: u64| {
             *sum = sum.mul_add(KEPT, now.saturating_sub(then) as f64);
@@ -243,11 +237,9 @@ impl Costs {
         add(&mut self.collect_ns, now.collect_ns, since.collect_ns);
         add(&mut self.work_ns, now.cpu_ns - collect_ns(now), since.cpu_ns - collect_ns(since));
         add(&mut self.collections, now.collections, since.collections);
-        add(&mut self.marks, now.marks, since.marks);
-        add(&mut self.mark_ns, now.mark_ns, since.mark_ns);
         add(&mut self.slot_bytes, now.slots.saturating_sub(since.slots) * now.slot_size, 0);
         add(&mut self.malloc_bytes, now.malloc_bytes, since.malloc_bytes);
-        self.collections > 0.0 && self.marks > 0.0
+        self.collections > 0.0
     }
 
     fn bytes(&self) -> f64 {

@@ -48,7 +48,7 @@ module Chaton
       end
 
       # Grows the heap to the size it would have with known sizes: at the first start, and with Ruby 3.2, which has no
-      # setting for it. Fills free slots (of the smallest size) once with objects and drops them. Rust makes room for the
+      # setting for it. Fills free slots (of the smallest size) once with objects and drops them. Rust makes room for an
       # eden that it finds.
       def grow
         return if @plan.development? || auto? || @plan.memory.collect == :off

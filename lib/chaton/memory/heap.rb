@@ -4,8 +4,8 @@ module Chaton
   module Memory
     # Translates the settings of `memory { }` to the variables of one version of Ruby. Pure.
     class Heap
-      # With what the default eden begins, the smallest that is found: Rust makes it as large as the load needs within two
-      # seconds (decision 047), while what a larger beginning takes stays taken.
+      # With what the default eden begins, the smallest that is found: Rust makes it as large as the load needs within
+      # two seconds (decision 047), while what a larger beginning takes stays taken.
       EDEN_BYTES = 4 << 20
       # The least default eden under a ceiling of the worker's memory.
       EDEN_BYTES_MIN = 1 << 20

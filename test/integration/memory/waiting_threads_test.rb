@@ -33,7 +33,9 @@ class WaitingThreadsTest < Minitest::Test
 
   def test_no_document_is_kept_by_a_thread_that_waits
     server = boot(rackup: APP, config: "workers 0\nthreads #{THREADS}..#{THREADS}")
-    clients = Array.new(THREADS) { Thread.new { HttpClient.open(server.port) { |client| 3.times { client.get("/") } } } }
+    clients = Array.new(THREADS) do
+      Thread.new { HttpClient.open(server.port) { |client| 3.times { client.get("/") } } }
+    end
     clients.each(&:join)
     # The thread that counts may hold one.
     assert_operator server.get("/count").body.to_i, :<=, 1

@@ -28,8 +28,8 @@ class PreloaderTest < Minitest::Test
     server.wait_all_gone
   end
 
-  # The first preloader shares Ruby's and Chaton's pages with the supervisor, from which it is forked; a later one is a fresh
-  # process (9 to 13 MB more, whatever the application is). No second copy of the application is kept.
+  # The first preloader shares Ruby's and Chaton's pages with the supervisor, from which it is forked; a later one is a
+  # fresh process (9 to 13 MB more, whatever the application is). No second copy of the application is kept.
   def test_after_a_phased_restart_the_tree_has_the_application_once
     server = boot(rackup: APP, config: "workers 2")
     before = settled_tree(server)

@@ -102,7 +102,9 @@ impl Observer {
         let decision = self.decide(&mut facts, elapsed_ns, now_ns);
         if decision.rule == Rule::Admitted && !facts.interactive_waiting {
             let more = decision.width.saturating_sub(state.width);
-            runner.iter().for_each(|runner| drop(runner.places.fetch_add(more, Relaxed)));
+            if let Some(runner) = &runner {
+                runner.places.fetch_add(more, Relaxed);
+            }
         }
         let woken = state.apply(&decision, now_ns);
         state.totals.observations += 1;

@@ -137,8 +137,6 @@ impl Process {
         let cost = mark + self.prices.slot * self.filled as f64;
         self.compute(cost as u64, load.busy);
         self.now.collect_ns += cost as u64;
-        self.now.mark_ns += mark as u64;
-        self.now.marks += 1;
         self.now.collections += 1;
         self.now.malloc_bytes += self.malloc;
         (self.filled, self.malloc) = (0, 0);

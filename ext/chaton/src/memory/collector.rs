@@ -209,7 +209,7 @@ impl Collector {
                 rb_sys::rb_funcallv_kw(rb_sys::rb_mGC, start, 1, &raw const minor, 1)
             }
         })?;
-        self.monitor.book_marking();
+        self.monitor.book(false);
         self.read();
         Ok(())
     }

@@ -188,8 +188,6 @@ impl AutoEden {
             cpu_ns: clock::process_cpu_ns().saturating_sub(majors_ns),
             collect_ns: collect_ns.saturating_sub(majors_ns),
             collections: monitor.stats.count.read(),
-            marks: monitor.marks.load(Relaxed),
-            mark_ns: monitor.mark_ns.load(Relaxed),
             slots: monitor.stats.allocated.read(),
             slot_size: mean_slot_bytes(&self.pools),
             malloc_bytes: monitor.churned.load(Relaxed),

@@ -120,10 +120,6 @@ pub struct GcMonitor {
     /// Full collections so far, and the time that they took (ns).
     pub majors: AtomicU64,
     pub majors_ns: AtomicU64,
-    /// Minor collections that were begun between units and left their sweeping for later, and the time that they
-    /// took until then (ns).
-    pub marks: AtomicU64,
-    pub mark_ns: AtomicU64,
     /// The latest collection is a full one.
     is_major: AtomicBool,
     /// Earliest time of the next request to log summaries (ns of the clock).
@@ -156,8 +152,6 @@ impl GcMonitor {
             lines: AtomicBool::new(lines),
             majors: AtomicU64::new(0),
             majors_ns: AtomicU64::new(0),
-            marks: AtomicU64::new(0),
-            mark_ns: AtomicU64::new(0),
             is_major: AtomicBool::new(false),
             log_next_ns: AtomicU64::new(0),
             wanting: AtomicU64::new(0),
@@ -307,16 +301,6 @@ impl GcMonitor {
         }
         self.publish();
         elapsed
-    }
-
-    /// Books the time of a collection that has just been begun between units, and of its marking, unless Ruby made
-    /// a full one of it.
-    pub fn book_marking(&self) {
-        let elapsed = self.book(false);
-        if !self.is_major.load(Relaxed) {
-            self.marks.fetch_add(1, Relaxed);
-            self.mark_ns.fetch_add(elapsed, Relaxed);
-        }
     }
 
     /// Slots filled since the last collection began.

@@ -46,8 +46,9 @@ module Chaton
                   "library's, tuned. The process executes itself again to load it. CHATON_ALLOCATOR_PATH names other " \
                   "directories to search.", flags: %w[--allocator], placeholder: "NAME"),
         Option.in(:memory, :eden, :memory, Types::EdenSize.new, :auto,
-                  "How much may be allocated between two collections; auto: begins with 4 MiB, or with " \
-                  "what the last start found, and finds the size by what collecting costs, between 4 and 256 MiB.", flags: %w[--eden], placeholder: "SIZE"),
+                  "How much may be allocated between two collections; auto: begins with 4 MiB, or with what the last " \
+                  "start found, and finds the size by what collecting costs, between 4 and 256 MiB.",
+                  flags: %w[--eden], placeholder: "SIZE"),
         Option.in(:memory, :longlife, :memory, Types::LonglifeGrowth.new, :settle,
                   "By what share the old objects may grow before a full collection; settle is 1.0, twice as many as " \
                   "after boot. off: Ruby's own limits."),
