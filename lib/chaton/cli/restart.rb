@@ -41,6 +41,8 @@ module Chaton
 
       # @return [String, nil] nil: it is not over
       def outcome(pid)
+        # Before the question: a late answer must not look like a server that is younger than the restart.
+        waited_s = self.waited_s
         status = status(pid)
         case status && status["state"]
         when "stopping" then raise ControlError, "server #{pid} is stopping"

@@ -137,7 +137,7 @@ class LaunchIntegrationTest < Minitest::Test
 
   def test_the_heap_is_sized_by_the_last_start
     server = serve(with_jemalloc) { |one| write_reading(one) }
-    assert_match(/INFO  heap: sized by the last start, \d+ seconds ago; eden 4.0 MiB: to begin with; [\d,]+ objects/, server.log)
+    assert_match(/INFO  heap: sized by the last start, \d+ seconds ago; eden 4.0 MiB: to begin with/, server.log)
     assert_includes lives.last, "RUBY_GC_MALLOC_LIMIT"
     facts = facts(server)
     assert_equal [{}, {}], facts.values_at("own", "child")

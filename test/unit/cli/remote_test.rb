@@ -49,6 +49,17 @@ class RemoteTest < CLICase
     assert_equal [1, "chaton: server 42 is stopping\n"], control("restart", "--wait").values_at(0, 2)
   end
 
+  # The server is hardly older than the restart, and its answer comes late.
+  def test_a_late_answer_is_not_taken_for_a_new_start
+    started_s = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    @answers["status"] = lambda do
+      uptime_s = Process.clock_gettime(Process::CLOCK_MONOTONIC) - started_s
+      sleep 0.2
+      { ok: true, pid: 42, state: "running", uptime_s: uptime_s, restart: { state: "abandoned", reason: "it raised" } }
+    end
+    assert_equal 1, control("restart", "--wait").first
+  end
+
   def test_two_servers_of_one_directory
     Dir.mkdir("tmp")
     sockets = %w[tmp/chaton.sock tmp/chaton-jobs.sock].map { |path| UNIXServer.new(path) }
