@@ -6,10 +6,9 @@ require "open3"
 
 module Bench
   module Apps
-    # A real application, installed below tmp/apps. Its data are made once by NAME/seed.rb, and each server has a copy of
-    # them. Subclasses have the folder of its config.ru in APP and the file with its data in SEEDED, say what cases are
-    # made of (`name`, `version`, `asked`, `about`, ROUTES, TOUR), and define `install`, `start_services`, `seed`, `copy` and
-    # `variables`.
+    # A real application, installed below tmp/apps. Its data are made once by NAME/seed.rb, and each server has a copy.
+    # Subclasses have the folder of its config.ru in APP and the file with its data in SEEDED, say what cases are made of
+    # (`name`, `version`, `asked`, ROUTES, TOUR), and define `install`, `start_services`, `seed`, `copy` and `variables`.
     class App
       ROOT = File.expand_path("../..", __dir__)
       # The line by which the Gemfile of each server adds its gem.
@@ -85,8 +84,8 @@ module Bench
 
       def run(*command, **options)
         out, status = Open3.capture2e(*command, **options)
-        raise "#{command.grep(String).first(6).join(" ")} failed:\n#{out.lines.grep_v(/^\s+from /).last(30).join}" unless status.success?
-        out
+        return out if status.success?
+        raise "#{command.grep(String).first(6).join(" ")} failed:\n#{out.lines.grep_v(/^\s+from /).last(30).join}"
       end
     end
   end

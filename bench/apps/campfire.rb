@@ -7,18 +7,18 @@ require_relative "campfire/tour"
 
 module Bench
   module Apps
-    # Campfire from its source, on SQLite and a Redis of its own. `bin/matrix rails apps campfire` unpacks the source and
-    # builds the gems that it needs.
+    # Campfire from its source, on SQLite and a Redis of its own. `bin/matrix rails apps campfire` unpacks the source
+    # and builds the gems that it needs.
     class Campfire < App
-      # The folder with the source.
-      SOURCE = ENV.fetch("CHATON_CAMPFIRE", "/srv/rails/campfire")
+      # The folder with the source, of bin/matrix.
+      SOURCE = File.join(ENV.fetch("CHATON_APPS", ""), "campfire")
       FOLDER = folder("campfire")
       APP = File.join(FOLDER, "source")
       # Another one for other data.
       SEEDED = File.join(FOLDER, "seed-#{seed_digest("campfire")}.sqlite3")
-      # Campfire's own Gemfile but for puma, which each server's Gemfile adds or not, and for what no page needs: thruster (a
-      # proxy), resque-pool (processes for jobs, which are only enqueued here), sentry, web-push (sends notifications), and
-      # image_processing with libvips (uploaded pictures; none is uploaded here).
+      # Campfire's own Gemfile but for puma, which is in the Gemfile of one server, and for what no page needs: thruster
+      # (a proxy), resque-pool (processes for jobs, which are only enqueued here), sentry, web-push (sends notifications),
+      # and image_processing with libvips (uploaded pictures; none is uploaded here).
       GEMFILE = <<~RUBY
         gem "rails"
         gem "ostruct"
@@ -58,7 +58,6 @@ module Bench
 
       def name = "campfire"
       def asked = "200 pages, forms, messages by a robot, files"
-      def about = "Campfire is from its source, on SQLite and Redis, with 520 messages in 13 rooms."
       def version = File.read(File.join(APP, "VERSION")).strip
       def probe = "/up"
       def versions = { **super, **%w[turbo-rails sqlite3 redis].to_h { |gem| [gem, locked(gem)] } }

@@ -25,7 +25,6 @@ module Bench
 
       def name = "redmine"
       def asked = "200 pages, forms, API, files"
-      def about = "Redmine is Debian's package, on PostgreSQL, with 240 issues."
 
       # @return [String] of Redmine itself
       def version = File.read(File.join(APP, "lib/redmine/version.rb")).scan(/(?:MAJOR|MINOR|TINY) *= *(\d+)/).join(".")

@@ -106,8 +106,7 @@ module Bench
       private
 
       def command(...)
-        words = ["bundle", "exec", *super.drop(2)]
-        @phased ? words.map { |word| word == "-" ? PHASED : word } : words
+        ["bundle", "exec", *super.drop(2)].map { |word| word == "-" && @phased ? PHASED : word }
       end
 
       def deploy_now = Process.kill(:USR1, pid)

@@ -39,7 +39,8 @@ module Bench
       end
 
       def deploys(app)
-        Case.new(name: "#{app.name}-deploys", kind: Deploys, rounds: 3, path: app.class::ROUTES[1].path, connections: 20,
+        Case.new(name: "#{app.name}-deploys", kind: Deploys, rounds: 3, path: app.class::ROUTES[1].path,
+                 connections: 20,
                  title: "#{app.name.capitalize}, c=20, 2 workers: three deploys, and a `kill -9` of a worker",
                  servers: [AppChaton.new(app, workers: 2), AppPuma.new(app, workers: 2, threads: "5:5", phased: true)],
                  shows: %i[failed cut requests pss_mb deployed_mb],

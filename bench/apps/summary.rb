@@ -9,20 +9,16 @@ module Bench
     class Summary < Report
       MEDIAN_BAR = Bar.at_least(:rps, 1.15)
       NOTES = <<~TEXT
-        Each application in its own bundle, in production; each server has a copy of the same data. Chaton has its defaults; of six Pumas (3, 5 or 16 threads, pinned to a core or not; three with two workers),
-        the two that are fastest in a short slice are measured beside it, in turns. The first row compares status, headers and
-        bodies of every response with Puma's, but for tokens, times and framing; the last of its servers is Puma again. Deploys are
-        `chaton restart --wait` and Puma's USR1. Memory is the sum over all processes with shared pages counted once (PSS).
+        Redmine is Debian's package, on PostgreSQL, with 240 issues; Campfire is from its source, on SQLite and Redis, with 520
+        messages in 13 rooms. Each is in its own bundle, in production; each server has a copy of the same data. Chaton has its
+        defaults; of six Pumas (3, 5 or 16 threads, pinned to a core or not; three with two workers), the two that are fastest in
+        a short slice are measured beside it, in turns. The first row compares status, headers and bodies of every response with
+        Puma's, but for tokens, times and framing; the last of its servers is Puma again. Deploys are `chaton restart --wait` and
+        Puma's USR1, without `preload_app!`. Memory is the sum over all processes with shared pages counted once (PSS).
       TEXT
 
       # @param results [Results]
       def initialize(results) = super(results, title: "Real applications", cases: Suite.cases, notes: NOTES)
-
-      # @return [String] with the applications that were measured
-      def notes
-        measured = verdicts.map { |verdict| verdict.a_case.servers.first.app }.uniq
-        [*measured.map { |app| "#{app.about}\n" }, super].join
-      end
 
       # @return [String]
       def table = [super, *median_row].join("\n")

@@ -5,8 +5,8 @@ require_relative "visitor"
 
 module Bench
   module Apps
-    # What a visitor of an application does. Subclasses say by `call` in which order, and have the pages to begin with in
-    # STARTS, those to leave out in NOT_READ, and in MADE_NOW those whose time is that of the request.
+    # What a visitor of an application does. Subclasses say by `call` in which order, and have the pages to begin with
+    # in STARTS, those to leave out in NOT_READ, and in MADE_NOW those whose time is that of the request.
     class Tour
       PAGES = 200
       # Of one kind, so that there are pages of every kind: addresses are of one kind but for their numbers.
