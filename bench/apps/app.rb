@@ -7,8 +7,9 @@ require "open3"
 module Bench
   module Apps
     # A real application, installed below tmp/apps. Its data are made once by NAME/seed.rb, and each server has a copy.
-    # Subclasses have the folder of its config.ru in APP and the file with its data in SEEDED, say what cases are made of
-    # (`name`, `version`, `asked`, ROUTES, TOUR), and define `install`, `start_services`, `seed`, `copy` and `variables`.
+    # Subclasses have the folder of its config.ru in APP and the file with its data in SEEDED, say what cases are made
+    # of (`name`, `version`, `asked`, ROUTES, TOUR), and define `install`, `start_services`, `seed`, `copy` and
+    # `variables`.
     class App
       ROOT = File.expand_path("../..", __dir__)
       # The line by which the Gemfile of each server adds its gem.

@@ -17,8 +17,8 @@ module Bench
       # Another one for other data.
       SEEDED = File.join(FOLDER, "seed-#{seed_digest("campfire")}.sqlite3")
       # Campfire's own Gemfile but for puma, which is in the Gemfile of one server, and for what no page needs: thruster
-      # (a proxy), resque-pool (processes for jobs, which are only enqueued here), sentry, web-push (sends notifications),
-      # and image_processing with libvips (uploaded pictures; none is uploaded here).
+      # (a proxy), resque-pool (processes for jobs, which are only enqueued here), sentry, web-push (which sends
+      # notifications), and image_processing with libvips (for uploaded pictures; none is uploaded here).
       GEMFILE = <<~RUBY
         gem "rails"
         gem "ostruct"
