@@ -54,9 +54,10 @@ function modes.redmine_issue()
   wrk.body = '{"issue":{"project_id":1,"tracker_id":1,"priority_id":2,"subject":"A new issue","description":"Some words."}}'
 end
 
--- A message of Campfire's robot, whose key is in the path.
+-- A message of Campfire's robot, whose key is in the path; it has no session.
 function modes.campfire_message()
   wrk.method = "POST"
+  wrk.headers["Cookie"] = nil
   wrk.body = "A new message, with some words."
 end
 
