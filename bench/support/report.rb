@@ -47,7 +47,7 @@ module Bench
 
         #{facts.join("\n")}
 
-        #{notes}
+        #{@notes}
         #{table}
 
         #{verdicts.count(&:met?)} of #{verdicts.size} rows reached. Raw results: raw/*.json.
