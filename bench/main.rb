@@ -22,10 +22,12 @@ options = { only: [], quick: false }
 # bin/matrix has its own way to call this.
 typed = ENV.fetch("CHATON_BENCH_COMMAND") { ["bin/bench", *ARGV].join(" ") }
 list = false
+app = nil
 parser = OptionParser.new do |opts|
   opts.banner = "bin/bench apps|rails|web|jobs|streams|live|memory|gc [options] | bin/bench render [FOLDER]"
   opts.on("--quick", "few short slices, for orientation (5 to 10 minutes)") { options[:quick] = true }
   opts.on("--case NAME", "only this case; may be given again") { |name| options[:only] << name }
+  opts.on("--app NAME", "only the cases of this application, of the suite apps") { |name| app = name }
   opts.on("--list", "name the cases") { list = true }
 end
 command, *rest = parser.parse(ARGV)
@@ -36,6 +38,7 @@ if list
     puts format("%-20s %s", found.name, found.title)
   end
 elsif SUITES.key?(command)
+  options[:only] = SUITES[command].cases.map(&:name).grep(/\A#{app}-/) if app && options[:only].empty?
   folder = Bench::Run.new(SUITES.fetch(command), **options, command: typed).call
   puts "", File.read(File.join(folder, "summary.md")), ""
   stack = Bench::Results.of_run(folder).raw("stack")

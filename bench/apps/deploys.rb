@@ -40,7 +40,9 @@ module Bench
         [runs.sum(&:errors), runs.sum(&:requests)]
       end
 
-      def load(server, seconds) = Wrk.new(server.url(@case.path), connections: @case.connections, seconds:)
+      def load(server, seconds)
+        Wrk.new(server.url(@case.path), connections: @case.connections, seconds:, headers: server.request_headers)
+      end
     end
   end
 end

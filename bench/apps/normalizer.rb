@@ -1,5 +1,8 @@
 # frozen_string_literal: true
 
+require "time"
+require "zlib"
+
 module Bench
   module Apps
     # Takes out of a response what differs between two runs of one server: tokens, times, and how the body was framed.
@@ -20,11 +23,20 @@ module Bench
         /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:Z|\+00:00)/ => "TIME",
         %r{\d\d/\d\d/\d{4} \d\d:\d\d [AP]M} => "TIME",
         />\d\d:\d\d(?: [AP]M)?</ => ">TIME<",
+        # Milliseconds, and times in addresses that say when a picture has changed.
+        /="1\d{12}"/ => '="TIME"',
+        /([?&;]v=)\d{14,20}\b/ => '\1TIME',
+        # Signed addresses that expire, and the code that shows such an address.
+        %r{(/transfers/)[\w=%-]+--\h+} => '\1SIGNED',
+        %r{(/active_storage/disk/)[\w=%-]+--\h+} => '\1SIGNED',
+        %r{(/qr_code/)[\w=%-]+} => '\1ADDRESS',
         # Names of stored files.
         /\b\d{12}_/ => "TIME_"
       }.freeze
       # Times inside of PDF files.
       PDF_MASKS = { /D:\d{14}[^)]*/ => "TIME", %r{/ID \[.*?\]} => "ID" }.freeze
+      # Files that are newer were stored by a visitor.
+      BEGUN = Time.now
       TEXTS = %r{\A(?:text|application)/(?!pdf|octet-stream)}
 
       module_function
@@ -33,7 +45,12 @@ module Bench
       # @return [Hash{String => Object}] equal for two responses that mean the same
       def call(answer)
         type = answer.headers["content-type"].to_s
-        { "status" => answer.status, "headers" => headers(answer.headers), "body" => mask(answer.body, type) }
+        { "status" => answer.status, "headers" => headers(answer.headers), "body" => mask(plain(answer), type) }
+      end
+
+      # Compressed, a body with another token is another one.
+      def plain(answer)
+        answer.headers["content-encoding"] == "gzip" ? Zlib.gunzip(answer.body).b : answer.body
       end
 
       # @return [Array<String>] what is different, for a reader
@@ -56,7 +73,8 @@ module Bench
           shown = case name
                   when *RANDOM then "present"
                   when "etag" then value.start_with?("W/") ? "weak" : value
-                  when "set-cookie" then value.gsub(/^([^=;]+=)[^;\n]+/, '\1VALUE')
+                  when "last-modified" then Time.httpdate(value) > BEGUN ? "NEW" : value
+                  when "set-cookie" then value.gsub(/^([^=;]+=)[^;\n]+/, '\1VALUE').gsub(/(expires=)[^;\n]+/, '\1TIME')
                   else mask(value.b, "text/plain")
                   end
           [name, shown]

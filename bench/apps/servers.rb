@@ -10,7 +10,7 @@ module Bench
       # Longest wait for a deploy.
       DEPLOY_LIMIT_S = 120
 
-      # @param app [Redmine]
+      # @param app [App]
       # @param kept [Boolean] whether it goes on after a case until {#close}: it boots for many seconds
       def initialize(app, kept: false, **given)
         super(**given)
@@ -23,8 +23,10 @@ module Bench
       def start(*)
         return self if pid
         @variables = @app.environment(self.class::GEM)
-        super(@app.rackup, folder: File.dirname(@app.rackup))
+        super(@app.rackup, folder: File.dirname(@app.rackup), probe: @app.probe)
       end
+
+      def request_headers = @app.request_headers
 
       def stop = @kept ? nil : close
       def close = Server.instance_method(:stop).bind_call(self)
@@ -93,10 +95,20 @@ module Bench
       GEM = "puma"
       WORKER = /cluster worker/
       BOOTED = /Worker \d+ .*booted/
+      PHASED = File.join(__dir__, "phased.rb")
+
+      # @param phased [Boolean] whether it can replace its workers one after another
+      def initialize(phased: false, **given)
+        super(**given)
+        @phased = phased
+      end
 
       private
 
-      def command(...) = ["bundle", "exec", *super.drop(2)]
+      def command(...)
+        ["bundle", "exec", *super.drop(2)].map { |word| word == "-" && @phased ? PHASED : word }
+      end
+
       def deploy_now = Process.kill(:USR1, pid)
     end
   end

@@ -5,8 +5,8 @@ require_relative "../support/case"
 require_relative "../web/case_run"
 require_relative "answers"
 require_relative "deploys"
+require_relative "campfire"
 require_relative "redmine"
-require_relative "redmine/tour"
 require_relative "servers"
 require_relative "summary"
 
@@ -15,7 +15,7 @@ module Bench
   module Apps
     # `bin/apps`; Bench::Run calls its methods.
     module Suite
-      REDMINE = Redmine.instance
+      APPS = [Redmine.instance, Campfire.instance].freeze
       CONNECTIONS = [4, 10, 50].freeze
       # What `rails new` has given Puma, and what is often set.
       PUMA_THREADS = %w[3:3 5:5 16:16].freeze
@@ -28,41 +28,42 @@ module Bench
       def programs = %w[wrk rails]
       def charts = []
       def summary(results) = Summary.new(results)
-      def cases = @cases ||= [answers, deploys, *[0, 2].flat_map { |workers| loads(workers) }]
+      def cases = @cases ||= APPS.flat_map { |app| [answers(app), deploys(app), *loads(app, 0), *loads(app, 2)] }
 
       # Puma is asked first, and at the end again.
-      def answers
-        puma = AppPuma.new(REDMINE, threads: "5:5")
-        Case.new(name: "redmine-answers", title: "Redmine: 200 pages, forms, API, files", kind: Answers, rounds: 1,
-                 tour: RedmineTour, servers: [puma, AppChaton.new(REDMINE), puma], shows: %i[responses different],
+      def answers(app)
+        puma = AppPuma.new(app, threads: "5:5")
+        Case.new(name: "#{app.name}-answers", title: "#{app.name.capitalize}: #{app.asked}", kind: Answers, rounds: 1,
+                 tour: app.class::TOUR, servers: [puma, AppChaton.new(app), puma], shows: %i[responses different],
                  bars: [Bar.at_most(:different, 0, against: nil, of: "chaton")])
       end
 
-      def deploys
-        Case.new(name: "redmine-deploys", title: "Redmine, c=20, 2 workers: three deploys, and a `kill -9` of a worker",
-                 kind: Deploys, rounds: 3, path: Redmine::ROUTES[1].path, connections: 20,
-                 servers: [AppChaton.new(REDMINE, workers: 2), AppPuma.new(REDMINE, workers: 2, threads: "5:5")],
+      def deploys(app)
+        Case.new(name: "#{app.name}-deploys", kind: Deploys, rounds: 3, path: app.class::ROUTES[1].path,
+                 connections: 20,
+                 title: "#{app.name.capitalize}, c=20, 2 workers: three deploys, and a `kill -9` of a worker",
+                 servers: [AppChaton.new(app, workers: 2), AppPuma.new(app, workers: 2, threads: "5:5", phased: true)],
                  shows: %i[failed cut requests pss_mb deployed_mb],
                  bars: [Bar.at_most(:failed, 0, against: nil), Bar.at_most(:cut, 20, against: nil),
                         Bar.at_most(:pss_mb, 0.95), Bar.at_most(:deployed_mb, 0.95)])
       end
 
       # Each server boots once for all its rows.
-      def loads(workers)
-        servers = [AppChaton.new(REDMINE, kept: true, workers:), *pumas(workers)]
-        Redmine::ROUTES.product(CONNECTIONS).map do |route, connections|
+      def loads(app, workers)
+        servers = [AppChaton.new(app, kept: true, workers:), *pumas(app, workers)]
+        app.class::ROUTES.product(CONNECTIONS).map do |route, connections|
           processes = workers.zero? ? "1 process" : "#{workers} workers"
-          Case.new(name: ["redmine", route.name, *("w#{workers}" if workers > 0), "c#{connections}"].join("-"),
-                   title: "Redmine, #{route.title}, c=#{connections}, #{processes}", group: "loads",
-                   rackup: REDMINE.rackup, path: route.path, mode: route.mode, connections:, servers:,
+          Case.new(name: [app.name, route.name, *("w#{workers}" if workers > 0), "c#{connections}"].join("-"),
+                   title: "#{app.name.capitalize}, #{route.title}, c=#{connections}, #{processes}", group: "loads",
+                   rackup: app.rackup, path: route.path, mode: route.mode, connections:, servers:,
                    scouts: 2, rounds: 3, seconds: 8, warmup_s: 1, shows: %i[rps p99_ms pss_mb], bars: bars(workers))
         end
       end
 
-      def pumas(workers)
+      def pumas(app, workers)
         PUMA_THREADS.flat_map do |threads|
           [nil, *(PINNED_CORE if workers.zero?)].map do |core|
-            AppPuma.new(REDMINE, kept: true, workers:, threads:, core:)
+            AppPuma.new(app, kept: true, workers:, threads:, core:)
           end
         end
       end
@@ -74,11 +75,11 @@ module Bench
 
       # @return [Hash{Symbol => Object}] the raw results
       def measure(a_case, quick:, progress:)
-        REDMINE.prepare
+        app = a_case.servers.first.app.prepare
         stop_others(a_case.servers)
         a_case = shortened(a_case) if quick
         (a_case.kind || Web::CaseRun).new(a_case, ->(*slice) { progress.call(line(*slice)) }).run
-          .merge(versions: REDMINE.versions)
+          .merge(versions: app.versions)
       end
 
       def shortened(a_case)

@@ -9,11 +9,12 @@ module Bench
     class Summary < Report
       MEDIAN_BAR = Bar.at_least(:rps, 1.15)
       NOTES = <<~TEXT
-        Redmine from Debian's package, in its own bundle, in production, on PostgreSQL; each server has a copy of the same data
-        (240 issues). Chaton has its defaults; of six Pumas (3, 5 or 16 threads, pinned to a core or not; three with two workers),
-        the two that are fastest in a short slice are measured beside it, in turns. The first row compares status, headers and
-        bodies of every response with Puma's, but for tokens, times and framing; the last of its servers is Puma again. Deploys are
-        `chaton restart --wait` and Puma's USR1. Memory is the sum over all processes with shared pages counted once (PSS).
+        Redmine is Debian's package, on PostgreSQL, with 240 issues; Campfire is from its source, on SQLite and Redis, with 520
+        messages in 13 rooms. Each is in its own bundle, in production; each server has a copy of the same data. Chaton has its
+        defaults; of six Pumas (3, 5 or 16 threads, pinned to a core or not; three with two workers), the two that are fastest in
+        a short slice are measured beside it, in turns. The first row compares status, headers and bodies of every response with
+        Puma's, but for tokens, times and framing; the last of its servers is Puma again. Deploys are `chaton restart --wait` and
+        Puma's USR1, without `preload_app!`. Memory is the sum over all processes with shared pages counted once (PSS).
       TEXT
 
       # @param results [Results]

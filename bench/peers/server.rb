@@ -45,6 +45,8 @@ module Bench
 
     def chaton? = false
     def http2? = @http2
+    # @return [Hash{String => String}] of each request under load
+    def request_headers = {}
     def url(path) = "#{@tls ? "https" : "http"}://127.0.0.1:#{port}#{path}"
     def tree = ProcTree.new(pid)
 

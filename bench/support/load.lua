@@ -54,6 +54,13 @@ function modes.redmine_issue()
   wrk.body = '{"issue":{"project_id":1,"tracker_id":1,"priority_id":2,"subject":"A new issue","description":"Some words."}}'
 end
 
+-- A message of Campfire's robot, whose key is in the path; it has no session.
+function modes.campfire_message()
+  wrk.method = "POST"
+  wrk.headers["Cookie"] = nil
+  wrk.body = "A new message, with some words."
+end
+
 -- The other modes are for apps/arena.ru.
 function modes.baseline()
   rotate({ wrk.format(), post(nil, "20"), post_chunked({ "20" }) })

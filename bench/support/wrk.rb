@@ -31,13 +31,14 @@ module Bench
     # @param connections [Integer]
     # @param seconds [Integer] wrk knows whole seconds only
     # @param mode [String] see load.lua
-    def initialize(url, connections:, seconds:, mode: "get")
+    # @param headers [Hash{String => String}]
+    def initialize(url, connections:, seconds:, mode: "get", headers: {})
       # One thread saturates either server with few connections; many connections are shared by two threads.
       threads = connections >= 100 ? 2 : 1
       @connections = connections
       @mode = mode
       @command = ["wrk", "-t#{threads}", "-c#{connections}", "-d#{seconds}s", "--latency", "--timeout", "10s",
-                  "-s", SCRIPT, url, "--", mode]
+                  *headers.flat_map { |header| ["-H", header.join(": ")] }, "-s", SCRIPT, url, "--", mode]
     end
 
     # @return [Result]

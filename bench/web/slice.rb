@@ -39,7 +39,7 @@ module Bench
 
       def load(path, connections, mode: "get", seconds: @seconds)
         return H2load.new(@server.url(path), connections:, seconds:) if @server.http2?
-        Wrk.new(@server.url(path), connections:, seconds:, mode:)
+        Wrk.new(@server.url(path), connections:, seconds:, mode:, headers: @server.request_headers)
       end
 
       def figures(result, before, after)

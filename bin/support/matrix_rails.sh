@@ -18,6 +18,14 @@ MATRIX_RAILS_GEMS="json:ruby/json:v2.21.1 bigdecimal:ruby/bigdecimal:v4.1.2 racc
   fugit:floraison/fugit:v1.12.3 solid_queue:rails/solid_queue:v1.5.0 event_emitter:shokai/event_emitter:v0.2.6
   websocket-client-simple:ruby-jp/websocket-client-simple:v0.9.0 minitest-retry:y-yagi/minitest-retry:v0.3.1
   marcel:rails/marcel:v1.2.1"
+# What the applications of `apps` need beside these: packages, gems, and the sources of the applications themselves. Their
+# Rails is the branch main, of which Campfire uses methods that no release has.
+MATRIX_RAILS_APPS_PACKAGES="ruby-rqrcode ruby-net-http-persistent ruby-redis-namespace ruby-mono-logger ruby-multi-json
+  ruby-useragent"
+MATRIX_RAILS_APPS_GEMS="bcrypt:bcrypt-ruby/bcrypt-ruby:v3.1.22 redis:redis/redis-rb:v5.4.1 kredis:rails/kredis:v1.8.0
+  geared_pagination:basecamp/geared_pagination:v1.2.0 platform_agent:basecamp/platform_agent:v1.0.1
+  rails_autolink:tenderlove/rails_autolink:v1.1.8 resque:resque/resque:v2.7.0"
+MATRIX_RAILS_APPS="campfire:basecamp/once-campfire:v1.4.9"
 # Instruments, which tests load from their source and benchmarks do without.
 MATRIX_RAILS_INSTRUMENTS="sentry-ruby:getsentry/sentry-ruby:6.6.2 honeybadger:honeybadger-io/honeybadger-ruby:v6.9.0
   judoscale:judoscale/judoscale-ruby:v1.13.3 newrelic_rpm:newrelic/newrelic-ruby-agent:10.5.0
@@ -30,7 +38,7 @@ MATRIX_RAILS_VENDORED="generators jbuilder jbuilder.rb letter_opener letter_open
 # The folder of the lanes in the root directory.
 MATRIX_RAILS=/srv/rails
 
-# The versions that were asked for, after `demo` one and after `bench` the newest, and their packages. What Debian has no
+# The versions that were asked for, after `demo` one, after `bench` the newest and after `apps` main, and their packages. What Debian has no
 # package of comes from its repository, which is cloned once, to where CHATON_MATRIX_GEMS says.
 matrix_rails_use() {
   local row newest=${MATRIX_RAILS_LANES%% *}
@@ -39,6 +47,7 @@ matrix_rails_use() {
   case "${1:-}" in
     demo) matrix_rails_bench=(rails) && set -- "${2:-$newest}" ;;
     bench) matrix_rails_bench=("${@:2}") && set -- "$newest" ;;
+    apps) matrix_rails_apps_use "${@:2}" && set -- main ;;
   esac
   [ ${#matrix_rails_bench[@]} = 0 ] || { MATRIX_PACKAGES+=" wrk" && MATRIX_RAILS_INSTRUMENTS=; }
   matrix_rails_versions=("$@")
@@ -46,10 +55,31 @@ matrix_rails_use() {
   MATRIX_PACKAGES+=" $MATRIX_RAILS_PACKAGES"
   export CHATON_MATRIX_GEMS=${CHATON_MATRIX_GEMS:-$(matrix_folder)/gems}
   mkdir -p "$CHATON_MATRIX_GEMS"
-  for row in $MATRIX_RAILS_GEMS $MATRIX_RAILS_INSTRUMENTS; do
+  for row in $MATRIX_RAILS_GEMS $MATRIX_RAILS_INSTRUMENTS $matrix_rails_app; do
     # shellcheck disable=SC2046 # three words
     matrix_rails_clone $(echo "$row" | tr : ' ')
   done
+}
+
+# The application that was named, and arguments of bin/bench.
+matrix_rails_app=
+matrix_rails_apps_use() {
+  local row
+  for row in $MATRIX_RAILS_APPS; do [ "${row%%:*}" != "${1:-}" ] || matrix_rails_app=$row; done
+  [ -n "$matrix_rails_app" ] || fail "unknown application '${1:-}': use ${MATRIX_RAILS_APPS%%:*}"
+  matrix_rails_bench=(apps --app "$@")
+  MATRIX_RAILS_PACKAGES+=" $MATRIX_RAILS_APPS_PACKAGES"
+  MATRIX_RAILS_GEMS+=" $MATRIX_RAILS_APPS_GEMS"
+}
+
+# Copies the source of the application.
+matrix_rails_app_copy() {
+  local root=$1 name=${matrix_rails_app%%:*} folder
+  folder=$root$MATRIX_RAILS/apps/$name
+  rm -rf --one-file-system "$folder"
+  mkdir -p "$folder"
+  git -C "$CHATON_MATRIX_GEMS/$name" archive HEAD | tar --extract --directory="$folder"
+  echo "${matrix_rails_app##*:v}" >"$folder/VERSION"
 }
 
 # Clones a repository at a tag or branch into CHATON_MATRIX_GEMS/NAME, unless it is there.
@@ -121,13 +151,14 @@ matrix_rails_build() {
 matrix_rails() {
   local root=$1 version ruby value env=() status=0
   matrix_rails_gems "$root"
+  [ -z "$matrix_rails_app" ] || matrix_rails_app_copy "$root"
   # The gems of these lanes are all there, so no test is skipped.
   for value in "${matrix_env[@]}"; do [[ $value = CHATON_TEST_WITHOUT=* ]] || env+=("$value"); done
   ruby=$(matrix_run "$root" ruby -e 'print RUBY_VERSION[/\d+\.\d+/]')
   for version in "${matrix_rails_versions[@]}"; do
     matrix_rails_build "$root" "$version"
     matrix_env=("${env[@]}" "GEM_HOME=$MATRIX_RAILS/$version/gems" "CHATON_RAILS=$MATRIX_RAILS/$version/source"
-      "CHATON_INSTRUMENTS=$MATRIX_RAILS/instruments")
+      "CHATON_INSTRUMENTS=$MATRIX_RAILS/instruments" "CHATON_APPS=$MATRIX_RAILS/apps")
     if [ ${#matrix_rails_bench[@]} -gt 0 ]; then
       matrix_command="bin/matrix ${source:+--ruby-source $(basename "$source") }$matrix_rails_words"
       matrix_bench experimental "$root" "${matrix_rails_bench[@]}" || status=$?

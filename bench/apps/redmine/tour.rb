@@ -1,17 +1,15 @@
 # frozen_string_literal: true
 
 require "json"
+require_relative "../tour"
 
 module Bench
   module Apps
     # What a visitor of Redmine does: reads 200 pages, and writes by forms and by the API.
-    class RedmineTour
+    class RedmineTour < Tour
       PASSWORD = "a pass phrase"
       KEY = { "X-Redmine-API-Key": "a" * 40 }.freeze
       JSON_KEY = { **KEY, "Content-Type": "application/json" }.freeze
-      PAGES = 200
-      # Of one kind, so that there are pages of every kind: addresses are of one kind but for their numbers.
-      OF_KIND = 7
       STARTS = %w[/ /projects /issues /projects/alpha/issues /projects/alpha/wiki /activity /users/1 /admin /my/page
                   /issues.json /issues.xml /projects.json /issues/3.json?include=journals /robots.txt
                   /nowhere
@@ -21,18 +19,11 @@ module Bench
                   /search?q=discount /issues/auto_complete?term=order /stylesheets/application.css
                   /javascripts/application.js
                   /favicon.ico /news /projects/alpha/boards /time_entries /time_entries/report].freeze
-      # Of the pages in HTML, whose ETags have a token in them, some are asked for again.
-      HEAD_EVERY = 5
       # They end the session, or their answer is the moment's.
       NOT_READ = %r{\A/(?:logout|admin/info)|\A//|/(?:back_url|set_language)}
       # They have the time at which they were made.
       MADE_NOW = /\.(?:atom|pdf)\b/
       CONTENT = "x" * 70_000
-
-      # @param visitor [Visitor]
-      def initialize(visitor)
-        @visitor = visitor
-      end
 
       def call
         log_in
@@ -49,8 +40,6 @@ module Bench
 
       private
 
-      def token(path) = @visitor.get(path).token
-
       def log_in
         @visitor.get("/my/page", name: "not logged in")
         given = { "authenticity_token" => token("/login"), "username" => "admin" }
@@ -58,41 +47,6 @@ module Bench
         again = { "authenticity_token" => @visitor.answers.last.token, "password" => PASSWORD }
         @visitor.form("/login", { **given, **again }, name: "log in")
       end
-
-      # Breadth first.
-      def crawl
-        queue, seen, kinds = STARTS.dup, STARTS.to_h { |path| [path, true] }, Hash.new(0)
-        read = 0
-        while read < PAGES && (path = queue.shift)
-          read += 1
-          answer = @visitor.get(path)
-          again(path, answer) if !html?(answer) || (read % HEAD_EVERY).zero?
-          links(answer).each do |link|
-            next if seen[link] || link.match?(NOT_READ) || (kinds[kind(link)] += 1) > OF_KIND
-            seen[link] = true
-            queue << link
-          end
-        end
-      end
-
-      # By HEAD, and by its ETag and time if it has them.
-      def again(path, answer)
-        @visitor.head(path)
-        return if path.match?(MADE_NOW)
-        etag, modified = answer.headers.values_at("etag", "last-modified")
-        @visitor.get(path, name: "GET #{path} by etag", "If-None-Match": etag) if etag
-        @visitor.get(path, name: "GET #{path} by time", "If-Modified-Since": modified) if modified
-      end
-
-      def links(answer)
-        return [] unless html?(answer)
-        answer.body.scan(%r{<(?:a|link|script|img)\b([^>]*?)(?:href|src)="(/[^"#]*)([^>]*)})
-          .reject { |before, _, after| "#{before}#{after}".include?("data-method") }
-          .map { |_, link, _| CGI.unescapeHTML(link) }
-      end
-
-      def html?(answer) = answer.headers["content-type"].to_s.start_with?("text/html")
-      def kind(link) = link.sub(/\?.*/, "?").gsub(/\d+/, "N")
 
       # Pieces of a file, and one that is not there.
       def files

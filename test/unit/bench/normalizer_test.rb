@@ -33,6 +33,31 @@ class NormalizerTest < Minitest::Test
     assert_equal ["status 200, 500"], Bench::Apps::Normalizer.difference(base, call(HTML, "größe", status: 500))
   end
 
+  def test_addresses_that_expire_and_times_of_cookies_make_no_difference
+    disk = "http://app.test/rails/active_storage/disk"
+    one, other = %w[YWJj eHl6].map.with_index do |signed, at|
+      call(HTML.merge("set-cookie" => "a=#{at}; path=/; expires=Wed, 28 Nov 2046 09:36:3#{at} GMT; httponly",
+                      "location" => "#{disk}/#{signed}--#{signed.unpack1("H*") * 8}/a.txt"),
+           "<a href=\"/session/transfers/#{signed}--#{"a" * 64}\" data-updated-at=\"179000000000#{at}\">")
+    end
+    assert_equal one, other
+    assert_includes one["headers"]["set-cookie"], "path=/; expires=TIME; httponly"
+    assert_equal "#{disk}/SIGNED/a.txt", one["headers"]["location"]
+  end
+
+  def test_a_compressed_body_is_compared_by_what_is_in_it
+    zipped = HTML.merge("content-encoding" => "gzip")
+    one, other = %w[abc xyz].map { |token| Zlib.gzip("<meta name=\"csrf-token\" content=\"#{token}\" />") }
+    assert_equal call(zipped, one), call(zipped, other)
+    refute_equal call(zipped, one), call(zipped, Zlib.gzip("else"))
+  end
+
+  def test_only_files_that_were_stored_meanwhile_may_differ_in_their_time
+    times = [-60, 60, 61].map { |seconds| (Bench::Apps::Normalizer::BEGUN + seconds).httpdate }
+    old, *fresh = times.map { |time| call(HTML.merge("last-modified" => time), "")["headers"]["last-modified"] }
+    assert_equal [times.first, "NEW", "NEW"], [old, *fresh]
+  end
+
   def test_times_inside_of_pdf_files_make_no_difference
     type = { "content-type" => "application/pdf" }
     one, other = %w[20260101000000 20260202000000].map do |time|
