@@ -38,8 +38,8 @@ MATRIX_RAILS_VENDORED="generators jbuilder jbuilder.rb letter_opener letter_open
 # The folder of the lanes in the root directory.
 MATRIX_RAILS=/srv/rails
 
-# The versions that were asked for, after `demo` one, after `bench` the newest and after `apps` main, and their packages. What Debian has no
-# package of comes from its repository, which is cloned once, to where CHATON_MATRIX_GEMS says.
+# The versions that were asked for (one after `demo`, the newest after `bench`, main after `apps`), and their packages.
+# What Debian has no package of comes from its repository, which is cloned once, to where CHATON_MATRIX_GEMS says.
 matrix_rails_use() {
   local row newest=${MATRIX_RAILS_LANES%% *}
   matrix_rails_words="rails $*"
