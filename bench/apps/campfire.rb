@@ -44,7 +44,11 @@ module Bench
       # Where processes find their data: file, what is there, what is written instead.
       EDITS = [["config/cable.yml", "redis://localhost:6379", %(<%= ENV["REDIS_URL"] %>)],
                ["config/database.yml", "storage/db/production.sqlite3", %(<%= ENV["APP_DATABASE"] %>)],
-               ["config/database.yml", %(<%= ENV.fetch("RAILS_MAX_THREADS") { 10 } %>), POOL.to_s]].freeze
+               ["config/database.yml", %(<%= ENV.fetch("RAILS_MAX_THREADS") { 10 } %>), POOL.to_s],
+               # The cache of Rails 8.2 does not read REDIS_URL, and takes a Redis that is away for an empty one.
+               ["config/environments/production.rb", "config.cache_store = :redis_cache_store",
+                "config.cache_store = :redis_cache_store, " \
+                '{ url: ENV["REDIS_URL"], error_handler: ->(exception:, **) { raise exception } }']].freeze
       # Resque would use a Redis at the usual port.
       RESQUE = %(Resque.redis = ENV.fetch("REDIS_URL")\n)
       # A Redis has so many databases; at most seven servers are up at the same time.
