@@ -64,7 +64,7 @@ module Bench
       end
     end
 
-    # Chaton with its defaults.
+    # Chaton with its defaults, or warmed.
     class AppChaton < Chaton
       prepend Application
       GEM = "chaton"
@@ -72,12 +72,28 @@ module Bench
       BOOTED = /worker ready/
       # Bundler makes no command for a gem of a folder.
       PROGRAM = ["bundle", "exec", "ruby", "#{ROOT}/exe/chaton"].freeze
+      WARMED = File.join(__dir__, "warmed.rb")
+
+      # @param warmed [Boolean] whether the pages of the application are requested before workers are forked
+      def initialize(warmed: false, **given)
+        super(**given)
+        @warmed = warmed
+      end
+
+      def name = @warmed ? "chaton warmed" : super
 
       private
 
+      def environment
+        return super unless @warmed
+
+        pages = @app.class::ROUTES.select { |route| route.mode == "get" }.map(&:path)
+        { **super, "WARM_UP_PATHS" => pages.join(" "), "WARM_UP_COOKIE" => @app.request_headers["Cookie"].to_s }
+      end
+
       def command(rackup, port)
-        [*PROGRAM, rackup, "-C", "-", "--control-socket", socket, "-b", address(port, "https"), "-e", "production",
-         "-w", @workers.to_s]
+        [*PROGRAM, rackup, "-C", @warmed ? WARMED : "-", "--control-socket", socket, "-b", address(port, "https"),
+         "-e", "production", "-w", @workers.to_s]
       end
 
       def socket = @log ? File.join(File.dirname(@log), "control.sock") : "SOCKET"

@@ -42,10 +42,15 @@ module Bench
         Case.new(name: "#{app.name}-deploys", kind: Deploys, rounds: 3, path: app.class::ROUTES[1].path,
                  connections: 20,
                  title: "#{app.name.capitalize}, c=20, 2 workers: three deploys, and a `kill -9` of a worker",
-                 servers: [AppChaton.new(app, workers: 2), AppPuma.new(app, workers: 2, threads: "5:5", phased: true)],
+                 servers: [AppChaton.new(app, workers: 2), AppChaton.new(app, workers: 2, warmed: true),
+                           AppPuma.new(app, workers: 2, threads: "5:5", phased: true)],
                  shows: %i[failed cut requests pss_mb deployed_mb],
-                 bars: [Bar.at_most(:failed, 0, against: nil), Bar.at_most(:cut, 20, against: nil),
-                        Bar.at_most(:pss_mb, 0.95), Bar.at_most(:deployed_mb, 0.95)])
+                 bars: ["chaton -w 2", "chaton warmed -w 2"].flat_map { |of| deploy_bars(of) })
+      end
+
+      def deploy_bars(of)
+        [Bar.at_most(:failed, 0, against: nil, of:), Bar.at_most(:cut, 20, against: nil, of:),
+         Bar.at_most(:pss_mb, 0.95, of:), Bar.at_most(:deployed_mb, 0.95, of:)]
       end
 
       # Each server boots once for all its rows.
@@ -56,7 +61,7 @@ module Bench
           Case.new(name: [app.name, route.name, *("w#{workers}" if workers > 0), "c#{connections}"].join("-"),
                    title: "#{app.name.capitalize}, #{route.title}, c=#{connections}, #{processes}", group: "loads",
                    rackup: app.rackup, path: route.path, mode: route.mode, connections:, servers:,
-                   scouts: 2, rounds: 3, seconds: 8, warmup_s: 1, shows: %i[rps p99_ms pss_mb], bars: bars(workers))
+                   scouts: 2, rounds: 3, seconds: 8, warmup_s: 2, shows: %i[rps p99_ms pss_mb], bars: bars(workers))
         end
       end
 

@@ -33,13 +33,13 @@ module Bench
 
       private
 
-      # Measures many Pumas for a moment, and returns only the fastest of them for the full measurement.
+      # Measures each server for a moment, and returns ours and the fastest of many Pumas. All are warm then.
       def choose(servers)
         return servers unless @case.scouts
-        ours, peers = servers.partition(&:chaton?)
-        rates = peers.to_h { |server| [server, Slice.new(@case, server, seconds: SCOUT_S, warmup_s: 0).measure[:rps]] }
+        rates = servers.to_h { |server| [server, Slice.new(@case, server, seconds: SCOUT_S).measure[:rps]] }
         @scouted = rates.transform_keys(&:label)
-        ours + rates.max_by(@case.scouts) { |_, rate| rate }.map(&:first)
+        ours, peers = servers.partition(&:chaton?)
+        ours + peers.max_by(@case.scouts) { |server| rates[server] }
       end
 
       def slice(server, round)

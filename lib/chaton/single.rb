@@ -7,7 +7,7 @@ require_relative "workload"
 require_relative "workload/code"
 require_relative "supervisor/event_loop"
 require_relative "supervisor/reaper"
-require_relative "supervisor/preloader_process"
+require_relative "supervisor/preloader"
 require_relative "supervisor/process_resources"
 require_relative "supervisor/single_controller"
 require_relative "supervisor/start_failure"
@@ -30,7 +30,7 @@ module Chaton
 
     # @return [Integer] exit status
     def run
-      return refuse_to_preload if Supervisor::PreloaderProcess.requested?
+      return refuse_to_preload if Supervisor::Preloader.requested?
 
       BootSignals.hold
       boot
@@ -104,6 +104,7 @@ module Chaton
     end
 
     def refuse_to_preload
+      require_relative "supervisor/preloader_process"
       process = Supervisor::PreloaderProcess.fresh(@plan, log: @log)
       process.refuse(ConfigError.new("the new configuration has no workers; restart in full (SIGUSR2)"))
     end

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "boot_signals"
+require_relative "memory/settle"
 require_relative "native"
 require_relative "supervisor/ceiling_enforcer"
 require_relative "supervisor/listeners"
@@ -10,7 +11,7 @@ require_relative "supervisor/forkers"
 require_relative "supervisor/job_recovery"
 require_relative "supervisor/memory_limits"
 require_relative "supervisor/memory_monitor"
-require_relative "supervisor/preloader_process"
+require_relative "supervisor/preloader"
 require_relative "supervisor/process_resources"
 require_relative "supervisor/reaper"
 require_relative "supervisor/shared_memory"
@@ -18,7 +19,7 @@ require_relative "supervisor/start_failure"
 require_relative "supervisor/worker_set"
 require_relative "telemetry/log"
 require_relative "telemetry/title"
-require_relative "worker"
+require_relative "worker/forked_child"
 require_relative "worker/signal_queue"
 
 module Chaton
@@ -36,10 +37,16 @@ module Chaton
 
     # @return [Integer] exit status
     def run
-      PreloaderProcess.requested? ? PreloaderProcess.fresh(@plan, log: @log).run : run_server
+      Preloader.requested? ? preloader.fresh(@plan, log: @log).run : run_server
     end
 
     private
+
+    # What only preloaders and workers need is loaded there: the supervisor shares next to nothing with them.
+    def preloader
+      require_relative "supervisor/preloader_process"
+      PreloaderProcess
+    end
 
     def run_server
       BootSignals.hold
@@ -64,7 +71,7 @@ module Chaton
       @memory = SharedMemory.create(@plan, WorkerSet.scoreboard_slots(@plan.workers))
       TicketHandover.take(@memory.scoreboard)
       @resources.admin.open(@memory.scoreboard) { close_in_admin }
-      Native::Memory.release_main_stack
+      Memory::Settle.of_supervisor(@plan)
       @limits = MemoryLimits.read(@plan.memory, log: @log)
       Native.become_subreaper
       @resources.listen do
@@ -88,6 +95,7 @@ module Chaton
 
         @limits.check(Native::Memory.process(@forker.pid)&.fetch(:pss), sharers: @plan.workers + 1)
       else
+        require_relative "worker"
         @resources.hooks.run(:before_fork)
       end
       nil
@@ -164,8 +172,8 @@ module Chaton
     # @return [Integer] exit status
     def become_preloader(socket)
       @resources.close_servers_in_child
-      process = PreloaderProcess.new(@plan, generation: @forker.generation, socket: socket,
-                                            logs: @resources.fatal_logs) { [@resources.listeners, @memory] }
+      process = preloader.new(@plan, generation: @forker.generation, socket: socket,
+                                     logs: @resources.fatal_logs) { [@resources.listeners, @memory] }
       process.run { @resources.forget_original }
     end
 

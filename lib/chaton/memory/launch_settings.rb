@@ -11,8 +11,9 @@ module Chaton
     class LaunchSettings
       # Variables of the heap.
       HEAP = /\ARUBY_GC_/
-      # Ruby 3.1 makes all pages of the first size when it starts.
-      AT_ONCE = "RUBY_GC_HEAP_INIT_SLOTS"
+      # Ruby collects nothing before the heap has this size, and Ruby 3.1 makes its pages when it starts. A supervisor
+      # would never collect. In the preloader, which it forks, loading takes as long without.
+      BEGINNING = /_INIT_(?:SLOTS|BYTES)\z/
 
       attr_reader :allocator, :heap
       # @return [HeapCache::Entry, nil] the reading from which the heap's sizes are derived
@@ -33,7 +34,7 @@ module Chaton
       # @return [Hash{String=>String}] variables to set; empty if nothing has to change
       def variables
         heap = @heap.env.reject { |name, value| left_alone.include?(name) || @env[name] == value }
-        heap.delete(AT_ONCE) unless @loads
+        heap.reject! { |name, _| BEGINNING.match?(name) } unless @loads
         { **preload, **@allocator.env, **heap }
       end
 

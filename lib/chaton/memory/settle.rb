@@ -17,6 +17,18 @@ module Chaton
       # Ruby's own method, which a subclass of the application cannot replace.
       SCAN = String.instance_method(:valid_encoding?)
 
+      # Frees what a supervisor needed to begin, before it forks.
+      def self.of_supervisor(plan)
+        Process.respond_to?(:warmup) && plan.memory.compact ? Process.warmup : GC.start
+        free
+      end
+
+      # Returns free memory to the system.
+      def self.free
+        Native::Memory.purge
+        Native::Memory.release_main_stack
+      end
+
       # @param gc [#start, #stat, #compact] Ruby's collector
       # @param process [#warmup, Object] Process; in Ruby 3.3 and later it does most of this
       def initialize(plan, log:, gc: GC, process: Process)
@@ -35,8 +47,7 @@ module Chaton
         pages = heap_pages
         compacted = tidy
         scan_strings if forks? && !@warm
-        Native::Memory.purge
-        Native::Memory.release_main_stack
+        Settle.free
         report(begun_s, pages, compacted)
         HeapCache.store(@plan, HeapReading.take, log: @log)
       end

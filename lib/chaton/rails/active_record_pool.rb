@@ -32,6 +32,19 @@ module Chaton
       nil
     end
 
+    # Closes the connections of this process, which no fork of it may use. They are opened again when they are needed.
+    #
+    # @return [void]
+    def self.disconnect(log)
+      return unless defined?(::ActiveRecord::Base)
+
+      # Before Rails 7.1 only one role can be given.
+      roles = ::ActiveRecord.gem_version >= Gem::Version.new("7.1") ? [:all] : []
+      ::ActiveRecord::Base.connection_handler.clear_all_connections!(*roles)
+    rescue StandardError => e
+      log.exception(e, "the connections to databases cannot be closed before workers are forked")
+    end
+
     def self.below(max, pool_size)
       return [max, nil, nil] if max < pool_size
 

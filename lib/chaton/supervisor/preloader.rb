@@ -36,6 +36,9 @@ module Chaton
       # Seconds that a preloader may take to exit.
       KILL_GRACE_S = 5.0
 
+      # @return [Boolean] whether this process was started as a preloader
+      def self.requested? = ENV.key?(VARIABLE)
+
       attr_reader :generation
       # @return [String, nil] why it is dead
       attr_reader :reason, :pid, :due_at

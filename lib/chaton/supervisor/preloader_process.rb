@@ -25,9 +25,6 @@ module Chaton
     # closes the socket. {Preloader} documents the protocol. It has no engine, no thread and no event loop.
     class PreloaderProcess
       class << self
-        # @return [Boolean] whether this process was started as a preloader
-        def requested? = ENV.key?(Preloader::VARIABLE)
-
         # The preloader in a fresh process.
         #
         # @param plan [Chaton::Config::Plan] the new one
@@ -114,8 +111,9 @@ module Chaton
 
       def context
         @listeners, memory = @inherited.call
-        Worker::ForkContext.new(plan: @plan, loaded: true, app: ApplicationLoader.new(@plan, log: @log).load,
-                                sockets: @listeners.sockets.values, memory: memory, log: @log)
+        sockets = @listeners.sockets.values
+        Worker::ForkContext.new(plan: @plan, loaded: true, sockets: sockets, memory: memory, log: @log,
+                                app: ApplicationLoader.new(@plan, log: @log).load(sockets))
       end
 
       # Returns when the supervisor has closed its end of the socket, or has ended.
@@ -198,10 +196,12 @@ module Chaton
         @log = log
       end
 
+      # @param sockets [Array<TCPServer, UNIXServer>] on which workers will listen
       # @return [#call, nil] the application; nil where no worker serves web requests
       # @raise [AppLoadError] naming the file
-      def load
+      def load(sockets)
         app = Workload::Code.load(@plan, @plan.roles_by_worker.flatten.uniq, log: @log, forks: true)
+        warm_up(app, sockets) if app
         Memory::Settle.new(@plan, log: @log).call
         # Once, where the workers would each do it.
         Memory::Eden.new(@plan, log: @log).grow
@@ -209,17 +209,27 @@ module Chaton
         app
       end
 
-      # Threads that a library starts again after a fork: the reaper of ActiveRecord's connection pool.
-      RESTARTED = /\AAR Pool Reaper/
+      # Threads that a library starts again after a fork, or can do without, by their name or place: the reaper of
+      # ActiveRecord's connection pool, which had no name before Rails 7, Timeout's, and one that frees what ended
+      # threads kept.
+      RESTARTED = %r{\A(?:AR Pool Reaper|Timeout stdlib thread)|
+                     active_record/connection_adapters/|concurrent/atomic/ruby_thread_local_var}x
 
       private
 
+      # What requests fill is then shared by the workers, and there at once in each that is forked later.
+      def warm_up(app, sockets)
+        Workload::WebRole.new(@plan, app: app, sockets: sockets, context: nil, log: @log).warm_up
+        ActiveRecordPool.disconnect(@log)
+      end
+
       # A thread does not survive fork, but a lock that it holds stays locked.
       def warn_of_threads
-        threads = (Thread.list - [Thread.main]).reject { |thread| RESTARTED.match?(thread.name.to_s) }
-        return if threads.empty?
-
+        threads = Thread.list - [Thread.main]
         names = threads.map { |thread| thread.name || thread.inspect[%r{/\S+:\d+}] || thread.inspect }
+        names.reject! { |name| RESTARTED.match?(name) }
+        return if names.empty?
+
         @log.warn("loading the application left threads running, which will not exist in the workers; " \
                   "start them in on_worker_boot", threads: names.join(", "))
       end

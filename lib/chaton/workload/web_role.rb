@@ -31,11 +31,14 @@ module Chaton
                                early_hints: @plan.web[:early_hints])
       end
 
+      # Runs the `warm_up` blocks.
+      def warm_up = Web::WarmUp.new(@plan, app: @app, template: templates.first, log: @log).call
+
       # Accepts connections from its return on.
       def start(native_pool)
-        envs = templates
-        Web::WarmUp.new(@plan, app: @app, template: envs.first, log: @log).call
-        @engine = Native::Web.start(native_pool, listeners, envs)
+        # A preloader has done it for its workers.
+        warm_up unless @plan.preload?
+        @engine = Native::Web.start(native_pool, listeners, templates)
         Live.serve(@plan, @engine, log: @log)
       end
 
