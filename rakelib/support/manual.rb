@@ -141,8 +141,8 @@ module Chaton
 
       # The hook that warms a worker up.
       WARM_UP = <<~TEXT
-        `warm_up { |client| 30.times { client.get "/posts", headers: { "Host" => "example.com" } } }` fills caches before a
-        worker takes requests, at the first start and after a phased restart; YJIT compiles a method in its 30th call.
+        `warm_up { |client| 30.times { client.get "/posts", headers: { "Host" => "example.com" } } }` fills caches before
+        workers are forked, at the first start and in a phased restart; YJIT compiles a method in its 30th call.
         The client returns the status, or nil if the application raised.
 
       TEXT

@@ -14,9 +14,10 @@ module Chaton
         Hook.new(:on_worker_boot, %i[before_worker_boot],
                  "In each worker, before it serves; gets the worker's index. Open connections and start threads here."),
         Hook.new(:warm_up, [],
-                 "In each process with the role web, before it takes requests; gets a client whose get(path), " \
-                 "post(path) and request(method, path), all with headers: and body:, call the application in this " \
-                 "process. A failure is logged only."),
+                 "After the application is loaded, with preload in the preloader before `before_fork`, without it in " \
+                 "each process with the role web; gets a client whose get(path), post(path) and " \
+                 "request(method, path), all with headers: and body:, call the application in this process. A " \
+                 "failure is logged only."),
         Hook.new(:on_worker_shutdown, %i[before_worker_shutdown],
                  "In each worker, after its last request; gets the worker's index."),
         Hook.new(:after_booted, %i[on_booted],

@@ -212,8 +212,8 @@ module Chaton
       # Threads that a library starts again after a fork, or can do without, by their name or place: the reaper of
       # ActiveRecord's connection pool, which had no name before Rails 7, Timeout's, and one that frees what ended
       # threads kept.
-      RESTARTED = %r{\A(?:AR Pool Reaper|Timeout stdlib thread)|
-                     active_record/connection_adapters/|concurrent/atomic/ruby_thread_local_var}x
+      RESTARTED = Regexp.union(/\A(?:AR Pool Reaper|Timeout stdlib thread)/, "active_record/connection_adapters/",
+                               "concurrent/atomic/ruby_thread_local_var")
 
       private
 

@@ -5,8 +5,9 @@ require "chaton/web/warm_up_client"
 
 module Chaton
   module Web
-    # Runs the `warm_up` blocks of the configuration in a worker that does not take requests yet. The requests that they
-    # make fill caches and let YJIT compile, so that no real client waits for either. Failures are logged only.
+    # Runs the `warm_up` blocks of the configuration in a process that takes no requests yet: in the preloader, for all
+    # workers that it will fork, or without one in each process. The requests that they make fill caches and let YJIT
+    # compile, so that no real client waits for either, and workers share the result. Failures are logged only.
     class WarmUp
       # The rest of the time to boot is for loading the application.
       BOOT_PART = 3.0
@@ -30,7 +31,8 @@ module Chaton
 
         started_s = now_s
         run
-        @log.info("warmed up", requests: @client.requests, failed: @client.failed,
+        statuses = @client.statuses.sort.map { |status, times| "#{status}: #{times}" }.join(", ")
+        @log.info("warmed up", requests: @client.requests, failed: @client.failed, statuses: statuses,
                                ms: ((now_s - started_s) * 1e3).round)
       end
 
@@ -41,7 +43,7 @@ module Chaton
           @blocks.each { |block| run_block(block) }
         end
       rescue Over => e
-        @log.warn("warm_up ended early and the worker goes on without the rest: #{e.message}")
+        @log.warn("warm_up ended early and the start goes on without the rest: #{e.message}")
       end
 
       def run_block(block)

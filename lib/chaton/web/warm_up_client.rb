@@ -9,6 +9,8 @@ module Chaton
     class WarmUpClient
       # @return [Integer] requests so far, and those of them that raised or were answered with a 5xx
       attr_reader :requests, :failed
+      # @return [Hash{Integer => Integer}] how many responses had a status: one that sends to the login warms nothing else
+      attr_reader :statuses
 
       # @param app [#call] the Rack application
       # @param template [Hash] see {EnvTemplate}
@@ -20,6 +22,7 @@ module Chaton
         @check = check
         @requests = 0
         @failed = 0
+        @statuses = Hash.new(0)
       end
 
       # @param path [String] with its query
@@ -42,6 +45,7 @@ module Chaton
         @requests += 1
         env = env(method, path, headers, body)
         status = respond(env)
+        @statuses[status] += 1
         refused(method, path, status) if status >= 500
         status
       rescue WarmUp::Over

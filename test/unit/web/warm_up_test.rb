@@ -90,7 +90,7 @@ class WarmUpTest < ConfigCase
     assert_match(%r{a warm_up request failed  request="GET /exits" error=SystemExit}, @output.string)
     assert_match(%r{a warm_up request was answered with 503  request="GET /busy"}, @output.string)
     assert_match(/a warm_up block failed  hook=\S+:2 error=RuntimeError reason="a broken block"/, @output.string)
-    assert_match(/warmed up  requests=3 failed=3/, @output.string)
+    assert_match(/warmed up  requests=3 failed=3 statuses="503: 1" ms=/, @output.string)
   end
 
   def test_time_is_bounded_even_if_the_application_rescues_errors
