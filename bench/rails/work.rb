@@ -3,15 +3,14 @@
 # What both sides of the comparison run: the Rails example, and jobs that Sidekiq and Chaton take from one Redis.
 require "json"
 require "sidekiq"
-require_relative "../../examples/rails/config/environment"
 
-Redis.silence_deprecations = true if defined?(Redis)
-ActiveRecord::Schema.verbose = false
-# Puma and Sidekiq boot at the same time; the second one finds the tables.
+# Puma and Sidekiq boot at the same time, and the first of them makes the table.
 File.open("schema.lock", "w") do |lock|
   lock.flock(File::LOCK_EX)
-  load File.expand_path("../../examples/rails/db/schema.rb", __dir__) unless Message.table_exists?
+  require_relative "../../examples/rails/config/environment"
 end
+
+Redis.silence_deprecations = true if defined?(Redis)
 
 # Works for a moment and notes its number. A job that is lost leaves no note.
 class Note

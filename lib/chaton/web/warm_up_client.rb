@@ -9,7 +9,7 @@ module Chaton
     class WarmUpClient
       # @return [Integer] requests so far, and those of them that raised or were answered with a 5xx
       attr_reader :requests, :failed
-      # @return [Hash{Integer => Integer}] how many responses had a status: one that sends to the login warms nothing else
+      # @return [Hash{Integer => Integer}] how many responses had a status: one that sends to a login warms little
       attr_reader :statuses
 
       # @param app [#call] the Rack application
