@@ -22,12 +22,14 @@ class LaunchSettingsTest < Minitest::Test
 
   def teardown = FileUtils.remove_entry(@root)
 
-  def launch_settings(env = {}, path: "/lib/libjemalloc.so.2", variables: { "MALLOC_CONF" => "narenas:1" }, **settings)
+  def launch_settings(env = {}, path: "/lib/libjemalloc.so.2", variables: { "MALLOC_CONF" => "narenas:1" },
+                      loads: true, **settings)
     settings = { eden: :auto, longlife: :settle, collect: :between, limit: :auto, allocator: :auto, **settings }
     choice = Memory::Allocator::Choice.new(name: "jemalloc", path: path, env: variables, shape: "one arena", why: "so",
                                            missed: false)
     settings = Chaton::Config::MemorySettings.new(**settings)
-    Memory::LaunchSettings.new(settings, cache: @cache, env: env, allocator: Chosen.new(choice))
+    Memory::LaunchSettings.new(settings, cache: @cache, env: env, loads: loads,
+                                         allocator: Chosen.new(choice))
   end
 
   def test_a_first_start_gets_the_allocator
@@ -45,6 +47,14 @@ class LaunchSettingsTest < Minitest::Test
     assert_includes names, "RUBY_GC_MALLOC_LIMIT"
     assert_match(/\A\d seconds\z/, launch_settings.age)
     assert_match(/sized by the last start, \d seconds ago; eden 4.0 MiB/, launch_settings.log_lines.last[1])
+  end
+
+  def test_a_supervisor_collects_as_any_small_program
+    @cache.write(READING)
+    with, without = [true, false].map { |loads| launch_settings(loads: loads).variables.keys }
+    assert_equal with.grep(/_INIT_/), with - without
+    refute_empty with - without unless RUBY_VERSION.start_with?("3.2.")
+    assert_includes without, "RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO"
   end
 
   def test_other_preloaded_libraries_stay_behind_ours
