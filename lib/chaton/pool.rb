@@ -6,8 +6,26 @@ module Chaton
   # The Ruby threads of a worker that take work from the native pool and run it. Rust decides how many are awake, when
   # one more is started and when one ends.
   class Pool
-    # Refusals of the system last, and are tried again all the time: one line a minute tells of them.
-    REFUSAL_LINE_EVERY_S = 60
+    # Tells of something that goes on and is tried again all the time: a line a minute, with the number since the last.
+    class Rarely
+      EVERY_S = 60
+
+      def initialize
+        @count = 0
+        @due_at_s = -EVERY_S
+      end
+
+      # @yieldparam count [Integer] how often it has happened since the last line
+      def tell(more = 1)
+        @count += more
+        now_s = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+        return if now_s < @due_at_s
+
+        yield @count
+        @count = 0
+        @due_at_s = now_s + EVERY_S
+      end
+    end
 
     # @param handler [#call] runs one unit of work, and rescues errors of user code
     def initialize(native_pool, handler, log:)
@@ -15,8 +33,8 @@ module Chaton
       @handler = handler
       @log = log
       @threads = {}
-      @refused = 0
-      @refusal_line_at_s = now
+      @refusals = Rarely.new
+      @ends = Rarely.new
     end
 
     def spawn(count)
@@ -48,14 +66,19 @@ module Chaton
     private
 
     def warn_of_refusals(count, reason)
-      @refused += count
-      return if now < @refusal_line_at_s
+      @refusals.tell(count) do |refused|
+        @log.warn("the operating system refuses threads; work waits for those that there are, and more are tried " \
+                  "every 5 s: raise the limit on processes (pids.max, LimitNPROC) or lower `threads`",
+                  refused: refused, reason: reason)
+      end
+    end
 
-      @log.warn("the operating system refuses threads; work waits for those that there are, and more are tried every " \
-                "5 s: raise the limit on processes (pids.max, LimitNPROC) or lower `threads`",
-                refused: @refused, reason: reason)
-      @refused = 0
-      @refusal_line_at_s = now + REFUSAL_LINE_EVERY_S
+    # The handler rescues what user code raises, so this is an error of ours, or of what was installed: a native library
+    # of another version.
+    def report_end(error)
+      @ends.tell do |ended|
+        @log.exception(error, "a thread that runs work has ended; another one follows", ended: ended)
+      end
     end
 
     def run
@@ -65,6 +88,8 @@ module Chaton
       Thread.current.report_on_exception = false
       @threads[index] = Thread.current
       Thread.handle_interrupt(Object => :immediate) { serve(pool_thread) }
+    rescue StandardError, ScriptError => e
+      report_end(e)
     ensure
       # Also when user code killed the thread. The native pool then asks for another one.
       @threads.delete(index) if @threads[index].equal?(Thread.current)

@@ -30,6 +30,7 @@ class KilledThreadsTest < Minitest::Test
   # Notes the lines.
   class Lines < Queue
     def warn(line, **) = push(line)
+    def exception(error, line, **) = push("#{line}: #{error.message.lines.first}")
   end
 
   ROUNDS = 20
@@ -59,6 +60,20 @@ class KilledThreadsTest < Minitest::Test
     Thread.stub(:new, refuse) { 5.times { pool.spawn(2) } }
     assert_equal [10, 1], [native_pool.failed, lines.size]
     assert_match(/refuses threads/, lines.pop)
+  end
+
+  def test_a_pool_thread_that_ends_by_an_error_of_ours_is_told_of_once_a_minute
+    lines = Lines.new
+    native_pool = NativePool.new
+    # As in a native library of another version.
+    def native_pool.enter = super.tap { |thread| thread.singleton_class.undef_method(:each_work) }
+    pool = Chaton::Pool.new(native_pool, nil, log: lines)
+    ROUNDS.times do
+      pool.spawn(1)
+      native_pool.left.pop
+    end
+    assert_equal 1, lines.size
+    assert_match(/a thread that runs work has ended.*each_work/m, lines.pop)
   end
 
   def test_a_pool_thread_that_is_killed_before_it_begins_leaves
