@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::clock;
 use crate::event_fd::EventFd;
 use crate::pool::observer::{Activity, ARRIVAL_NS};
-use crate::pool::policy::{Decision, Facts};
+use crate::pool::policy::{Decision, Facts, Rule};
 use crate::pool::state::PoolState;
 use crate::pool::thread_record::ThreadRecord;
 use crate::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -21,6 +21,12 @@ const EMPTY_PAUSE_NS: u64 = 1_600_000;
 /// The least time to wait for the end of a quantum (ns): the kernel may run other
 /// processes meanwhile.
 const DUE_NS_MIN: u64 = 200_000;
+/// After a block that was over before the pool starved, the next one is not told of for this time (ns), which doubles
+/// each time up to the larger one: a request may call Redis or a database forty times, for less than `blocked_ms` each, and
+/// telling of each took 7 % of the CPU. The pool then starves for so much longer before it is seen.
+const QUIET_NS: u64 = 250_000;
+/// See [`QUIET_NS`].
+const QUIET_NS_MAX: u64 = 4_000_000;
 /// A computing thread must use this much of the CPU (ns) while it is watched.
 const CONFIRM_NS: u64 = 500_000;
 
@@ -41,6 +47,8 @@ pub struct GvlCounts {
     /// The scheduler asks to be notified when no pool thread is left that can run although
     /// work waits, or when a thread outside the pool competes with one of the pool.
     is_watched: AtomicBool,
+    /// The first of these is asked for: the blocks of late were long enough.
+    tells_blocks: AtomicBool,
     /// Whether the waits of pool threads are timed.
     times_waits: bool,
     event_fd: Arc<EventFd>,
@@ -57,6 +65,7 @@ impl GvlCounts {
             outsider_holds: AtomicBool::new(false),
             is_wakeable: AtomicBool::new(false),
             is_watched: AtomicBool::new(true),
+            tells_blocks: AtomicBool::new(true),
             times_waits,
             event_fd,
         }
@@ -125,7 +134,8 @@ impl GvlCounts {
         // Stored before the count falls: who sees no thread sees since when.
         self.released_ns.store(now, SeqCst);
         let could_run = thread.can_run.swap(false, SeqCst);
-        if could_run && self.wanting.fetch_sub(1, SeqCst) == 1 && self.is_wakeable.load(SeqCst) {
+        let was_last = could_run && self.wanting.fetch_sub(1, SeqCst) == 1;
+        if was_last && self.is_wakeable.load(SeqCst) && self.tells_blocks.load(SeqCst) {
             self.notify();
         }
     }
@@ -184,15 +194,75 @@ struct Turn {
     cpu_ns: u64,
 }
 
+/// Which blocks of the last runnable thread the scheduler is told of.
+#[derive(Default)]
+struct Alarms {
+    /// Since when the threads had blocked at the last observation, if they had (ns of the clock).
+    blocked_since_ns: Option<u64>,
+    /// How long nothing was told after the last block that was short (ns), and until when.
+    quiet_ns: u64,
+    quiet_until_ns: u64,
+}
+
+impl Alarms {
+    /// Compares the block of the last observation with the one of now; returns whether blocks are told of.
+    fn judge(&mut self, blocked_since_ns: Option<u64>, is_starved: bool, now_ns: u64) -> bool {
+        let before = self.blocked_since_ns.take();
+        if is_starved {
+            (self.quiet_ns, self.quiet_until_ns) = (0, 0);
+        } else if before.is_some() && before != blocked_since_ns {
+            self.quiet_ns = (self.quiet_ns * 2).clamp(QUIET_NS, QUIET_NS_MAX);
+            self.quiet_until_ns = now_ns + self.quiet_ns;
+        }
+        now_ns >= self.quiet_until_ns
+    }
+
+    /// The time until the pool may have starved without a word (ns).
+    fn pause_ns(
+        &mut self,
+        blocked_since_ns: Option<u64>,
+        starved_after_ns: u64,
+        now_ns: u64,
+    ) -> u64 {
+        self.blocked_since_ns = blocked_since_ns;
+        match blocked_since_ns {
+            Some(since_ns) => (since_ns + starved_after_ns).saturating_sub(now_ns),
+            None if now_ns < self.quiet_until_ns => self.quiet_until_ns - now_ns,
+            None => PAUSE_NS_MAX,
+        }
+    }
+}
+
 /// Reads the counts for the scheduler.
 pub(crate) struct GvlActivity {
     counts: Arc<GvlCounts>,
     turn: Turn,
+    alarms: Alarms,
 }
 
 impl GvlActivity {
     pub fn new(counts: Arc<GvlCounts>) -> Self {
-        Self { counts, turn: Turn::default() }
+        Self { counts, turn: Turn::default(), alarms: Alarms::default() }
+    }
+
+    /// The time until the pool may have starved (ns), when nothing is told of sooner.
+    fn starves_in_ns(&mut self, facts: &Facts, is_starved: bool) -> u64 {
+        let now = clock::now_ns();
+        let tells = self.alarms.judge(self.none_since_ns(), is_starved, now);
+        // Before it is looked for: the last thread may block meanwhile.
+        self.counts.tells_blocks.store(tells, SeqCst);
+        let since_ns = self.none_since_ns();
+        if facts.awake + facts.spawning >= facts.max {
+            return PAUSE_NS_MAX;
+        }
+        if facts.waking + facts.spawning > 0 {
+            return ARRIVAL_NS;
+        }
+        if since_ns.is_some() {
+            // What is looked at is not told of again.
+            self.counts.tells_blocks.store(false, SeqCst);
+        }
+        self.alarms.pause_ns(since_ns, facts.starved_after_ns, now)
     }
 
     fn none_since_ns(&self) -> Option<u64> {
@@ -258,16 +328,10 @@ impl Activity for GvlActivity {
         let due_ns = (facts.quantum_ns - used_ns).max(DUE_NS_MIN);
         let compete = self.counts.compete();
         if facts.waiting == 0 {
+            self.counts.tells_blocks.store(true, SeqCst);
             return if compete { due_ns } else { EMPTY_PAUSE_NS };
         }
-        // The last thread may have blocked before the notification was asked for.
-        let starves_ns = match self.none_since_ns() {
-            _ if facts.awake + facts.spawning >= facts.max => PAUSE_NS_MAX,
-            _ if facts.waking + facts.spawning > 0 => ARRIVAL_NS,
-            Some(since) => (since + facts.starved_after_ns).saturating_sub(clock::now_ns()),
-            None => PAUSE_NS_MAX,
-        };
-        due_ns.min(starves_ns)
+        due_ns.min(self.starves_in_ns(facts, made.rule == Rule::Starved))
     }
 }
 
@@ -282,6 +346,75 @@ mod tests {
 
     fn counts() -> GvlCounts {
         GvlCounts::new(Arc::new(EventFd::new().unwrap()), false)
+    }
+
+    const US: u64 = 1_000;
+
+    /// The scheduler's wake-ups in a second, and the longest time (µs) that a starved pool is not seen, for a thread that
+    /// runs and blocks for so many µs in turn.
+    fn alarms(pattern: &[(u64, u64)]) -> (usize, u64) {
+        let (starved_after, end) = (100 * US, 1_000_000 * US);
+        let mut blocks = Vec::new();
+        let mut at = 0;
+        while at < end {
+            for (runs, blocked) in pattern {
+                blocks.push((at + runs * US, at + (runs + blocked) * US));
+                at += (runs + blocked) * US;
+            }
+        }
+        let (mut alarms, mut now, mut wakes, mut unseen) = (Alarms::default(), 0, 0, 0);
+        while now < end {
+            let block = blocks.iter().find(|(from, until)| (*from..*until).contains(&now));
+            let since = block.map(|(from, _)| *from);
+            let is_starved = since.is_some_and(|since| now - since >= starved_after);
+            let tells = alarms.judge(since, is_starved, now);
+            if let (true, Some((from, until))) = (is_starved, block) {
+                // Another thread takes the work; the next block is a new one.
+                (unseen, now) = (unseen.max(now - from - starved_after), *until);
+                continue;
+            }
+            let due = now + alarms.pause_ns(since, starved_after, now);
+            let told = blocks.iter().map(|(from, _)| *from).find(|from| *from > now);
+            now = told.filter(|_| tells && since.is_none()).map_or(due, |told| told.min(due));
+            wakes += 1;
+        }
+        (wakes, unseen / US)
+    }
+
+    #[test]
+    fn short_blocks_are_seldom_told_of_and_long_ones_at_once() {
+        let calls = [(500, 60); 40];
+        let (wakes, _) = alarms(&calls);
+        assert!(wakes < 900, "forty short calls in a request: {wakes}, which were 3,500");
+        for (name, pattern) in [
+            ("a page", vec![(1_000, 2_000)]),
+            ("quick", vec![(200, 1_000)]),
+            ("records", vec![(230, 500); 10]),
+            ("just long enough", vec![(300, 110)]),
+        ] {
+            assert_eq!(alarms(&pattern).1, 0, "{name}");
+        }
+        // After many short ones a long one is seen a little later.
+        let mixed: Vec<_> = calls.into_iter().chain([(500, 50_000)]).collect();
+        let (_, unseen_us) = alarms(&mixed);
+        assert!(unseen_us <= QUIET_NS_MAX / US, "{unseen_us}");
+        // Every second one is long.
+        let (_, unseen_us) = alarms(&[(500, 60), (500, 2_000)]);
+        assert!(unseen_us <= QUIET_NS / US, "{unseen_us}");
+    }
+
+    #[test]
+    fn a_block_is_not_told_of_while_it_is_quiet() {
+        let (counts, a) = (counts(), thread(0));
+        counts.note_wakeable(true);
+        counts.resumed(&a);
+        counts.tells_blocks.store(false, SeqCst);
+        counts.suspended(&a);
+        assert!(!counts.event_fd.clear());
+        counts.resumed(&a);
+        counts.tells_blocks.store(true, SeqCst);
+        counts.suspended(&a);
+        assert!(counts.event_fd.clear());
     }
 
     #[test]
