@@ -37,13 +37,13 @@ module Chaton
 
     # @return [Integer] exit status
     def run
-      Preloader.requested? ? preloader.fresh(@plan, log: @log).run : run_server
+      Preloader.requested? ? preloader_process.fresh(@plan, log: @log).run : run_server
     end
 
     private
 
     # What only preloaders and workers need is loaded there: the supervisor shares next to nothing with them.
-    def preloader
+    def preloader_process
       require_relative "supervisor/preloader_process"
       PreloaderProcess
     end
@@ -172,8 +172,8 @@ module Chaton
     # @return [Integer] exit status
     def become_preloader(socket)
       @resources.close_servers_in_child
-      process = preloader.new(@plan, generation: @forker.generation, socket: socket,
-                                     logs: @resources.fatal_logs) { [@resources.listeners, @memory] }
+      process = preloader_process.new(@plan, generation: @forker.generation, socket: socket,
+                                             logs: @resources.fatal_logs) { [@resources.listeners, @memory] }
       process.run { @resources.forget_original }
     end
 

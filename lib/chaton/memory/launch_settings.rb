@@ -12,7 +12,8 @@ module Chaton
       # Variables of the heap.
       HEAP = /\ARUBY_GC_/
       # Ruby collects nothing before the heap has this size, and Ruby 3.1 makes its pages when it starts. A supervisor
-      # would never collect. In the preloader, which it forks, loading takes as long without.
+      # would never collect. In the preloader, which it forks, loading takes a twentieth longer
+      # without.
       BEGINNING = /_INIT_(?:SLOTS|BYTES)\z/
 
       attr_reader :allocator, :heap

@@ -31,8 +31,12 @@ module Chaton
                                early_hints: @plan.web[:early_hints])
       end
 
-      # Runs the `warm_up` blocks.
-      def warm_up = Web::WarmUp.new(@plan, app: @app, template: templates.first, log: @log).call
+      # Runs the `warm_up` blocks. With HTTPS their requests are such: `https_only` redirects others.
+      def warm_up
+        envs = templates
+        template = envs.find { |env| env["rack.url_scheme"] == "https" } || envs.first
+        Web::WarmUp.new(@plan, app: @app, template: template, log: @log).call
+      end
 
       # Accepts connections from its return on.
       def start(native_pool)

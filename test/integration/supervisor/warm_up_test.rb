@@ -2,6 +2,7 @@
 
 require "test_helper"
 require "support/server"
+require "support/tls_files"
 
 # The requests of `warm_up` come before real ones: in the preloader for all its workers, else in each process.
 class WarmUpServerTest < Minitest::Test
@@ -98,6 +99,18 @@ class WarmUpServerTest < Minitest::Test
     reach_all(server)
     server.workers.each { |pid| assert_equal [*WARM, "/real"], calls(server).fetch(pid.to_s).first(3) }
     assert_equal 0, server.stop
+  end
+
+  # A redirect to HTTPS would warm nothing.
+  def test_requests_are_of_https_where_there_is_a_bind_with_it
+    certificate = TlsFiles.new(Dir.mktmpdir("chaton-tls"))
+    certificate.write("app")
+    bind = "bind 'https://127.0.0.1:0', **#{certificate.pair("app").inspect}"
+    server = boot(rackup: APP, config: "#{CONFIG}\nweb { https_only true }\n#{bind}")
+    assert_match(/warmed up  requests=2 failed=0 statuses="200: 2"/, server.log)
+    assert_equal 0, server.stop
+  ensure
+    FileUtils.remove_entry(certificate.path("")) if certificate
   end
 
   def test_a_failure_does_not_stop_the_boot

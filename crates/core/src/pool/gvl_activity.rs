@@ -249,10 +249,12 @@ impl GvlActivity {
     fn starves_in_ns(&mut self, facts: &Facts, is_starved: bool) -> u64 {
         let now = clock::now_ns();
         let tells = self.alarms.judge(self.none_since_ns(), is_starved, now);
-        // Before it is looked for: the last thread may block meanwhile.
-        self.counts.tells_blocks.store(tells, SeqCst);
+        let is_full = facts.awake + facts.spawning >= facts.max;
+        // Before it is looked for: the last thread may block meanwhile. A full pool is told nothing until a thread of it
+        // is free, and then at once.
+        self.counts.tells_blocks.store(tells || is_full, SeqCst);
         let since_ns = self.none_since_ns();
-        if facts.awake + facts.spawning >= facts.max {
+        if is_full {
             return PAUSE_NS_MAX;
         }
         if facts.waking + facts.spawning > 0 {
@@ -385,7 +387,7 @@ mod tests {
     fn short_blocks_are_seldom_told_of_and_long_ones_at_once() {
         let calls = [(500, 60); 40];
         let (wakes, _) = alarms(&calls);
-        assert!(wakes < 900, "forty short calls in a request: {wakes}, which were 3,500");
+        assert!(wakes < 900, "forty short calls in a request: {wakes}, of 3,571 for two each");
         for (name, pattern) in [
             ("a page", vec![(1_000, 2_000)]),
             ("quick", vec![(200, 1_000)]),
@@ -398,9 +400,33 @@ mod tests {
         let mixed: Vec<_> = calls.into_iter().chain([(500, 50_000)]).collect();
         let (_, unseen_us) = alarms(&mixed);
         assert!(unseen_us <= QUIET_NS_MAX / US, "{unseen_us}");
+        // In no order: most are too short to starve the pool, and most are long enough.
+        let mut seed = 7_u64;
+        let mut random = |below| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 33) % below
+        };
+        let short: Vec<_> = (0..2_000).map(|_| (50 + random(1_000), 20 + random(85))).collect();
+        let (wakes, unseen_us) = alarms(&short);
+        assert!(wakes < 1_600, "{wakes}, of 3,250 for two each");
+        assert!(unseen_us <= QUIET_NS_MAX / US, "{unseen_us}");
+        let long: Vec<_> = (0..2_000).map(|_| (50 + random(1_000), 20 + random(400))).collect();
+        let (_, unseen_us) = alarms(&long);
+        assert!(unseen_us <= 2 * QUIET_NS / US, "{unseen_us}");
         // Every second one is long.
         let (_, unseen_us) = alarms(&[(500, 60), (500, 2_000)]);
         assert!(unseen_us <= QUIET_NS / US, "{unseen_us}");
+    }
+
+    #[test]
+    fn a_full_pool_is_told_of_blocks_as_soon_as_a_thread_is_free() {
+        let mut activity = GvlActivity::new(Arc::new(counts()));
+        activity.alarms.quiet_until_ns = u64::MAX;
+        let facts = Facts { waiting: 1, awake: 1, max: 2, ..Facts::default() };
+        for (awake, tells) in [(1, false), (2, true)] {
+            activity.pause_ns(&Facts { awake, ..facts }, &Decision::default());
+            assert_eq!(activity.counts.tells_blocks.load(SeqCst), tells, "{awake} awake");
+        }
     }
 
     #[test]
