@@ -106,7 +106,7 @@ class WarmUpServerTest < Minitest::Test
     certificate = TlsFiles.new(Dir.mktmpdir("chaton-tls"))
     certificate.write("app")
     bind = "bind 'https://127.0.0.1:0', **#{certificate.pair("app").inspect}"
-    server = boot(rackup: APP, config: "#{CONFIG}\nweb { https_only true }\n#{bind}")
+    server = boot(rackup: APP, config: "#{CONFIG}\nweb { https_only true }\nbind 'tcp://127.0.0.1:0'\n#{bind}")
     assert_match(/warmed up  requests=2 failed=0 statuses="200: 2"/, server.log)
     assert_equal 0, server.stop
   ensure
