@@ -38,7 +38,9 @@ if list
     puts format("%-20s %s", found.name, found.title)
   end
 elsif SUITES.key?(command)
-  options[:only] = SUITES[command].cases.map(&:name).grep(/\A#{app}-/) if app && options[:only].empty?
+  named = SUITES[command].cases.map(&:name).grep(/\A#{app}-/) if app
+  abort "unknown application '#{app}': use #{Bench::Apps::Suite::APPS.map(&:name).join(" or ")}" if named&.empty?
+  options[:only] = named if named && options[:only].empty?
   folder = Bench::Run.new(SUITES.fetch(command), **options, command: typed).call
   puts "", File.read(File.join(folder, "summary.md")), ""
   stack = Bench::Results.of_run(folder).raw("stack")
