@@ -6,6 +6,7 @@
 //! than `width` threads are awake, so that a single busy thread is not disturbed.
 //! The `scheduler` changes the width as `policy` decides.
 
+mod allowance;
 mod back_off;
 mod clock_activity;
 pub mod gvl_activity;
@@ -155,7 +156,8 @@ impl Pool {
         let event_fd = Arc::new(EventFd::new()?);
         scoreboard.slot(settings.slot).counted.store(1, Ordering::Relaxed);
         let queue = WorkQueue::new(settings.background_share);
-        let gvl = gvl_events.then(|| Arc::new(GvlCounts::new(event_fd.clone(), settings.gvl_wait)));
+        let counts = || GvlCounts::new(event_fd.clone(), ns(settings.blocked), settings.gvl_wait);
+        let gvl = gvl_events.then(|| Arc::new(counts()));
         let state = PoolState::new(queue, CpuTimes::new(ns(settings.quantum_min)), clock::now_ns());
         Ok(Arc::new(Self {
             settings,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::clock;
 use crate::event_fd::EventFd;
+use crate::pool::allowance::Allowance;
 use crate::pool::observer::{Activity, ARRIVAL_NS};
 use crate::pool::policy::{Decision, Facts, Rule};
 use crate::pool::state::PoolState;
@@ -38,6 +39,10 @@ pub struct GvlCounts {
     outsiders: AtomicUsize,
     /// When a pool thread last gave it up (ns of the clock).
     released_ns: AtomicU64,
+    /// How many times none held or wanted it for a moment, until one went on with its work.
+    moments: AtomicU64,
+    /// For how long none held or wanted it otherwise, although work waited (ns).
+    blocked_ns: AtomicU64,
     /// How many times a pool thread has wanted it to go on with its work.
     returns: AtomicU64,
     /// A thread outside the pool has the GVL.
@@ -49,23 +54,29 @@ pub struct GvlCounts {
     is_watched: AtomicBool,
     /// The first of these is asked for: the blocks of late were long enough.
     tells_blocks: AtomicBool,
+    /// A shorter time is a moment (ns).
+    starved_after_ns: u64,
     /// Whether the waits of pool threads are timed.
     times_waits: bool,
     event_fd: Arc<EventFd>,
 }
 
 impl GvlCounts {
-    /// `event_fd` wakes the scheduler. `times_waits`: whether the waits of pool threads are timed.
-    pub fn new(event_fd: Arc<EventFd>, times_waits: bool) -> Self {
+    /// `event_fd` wakes the scheduler. The pool is starved after `starved_after_ns` without a thread that can run.
+    /// `times_waits`: whether the waits of pool threads are timed.
+    pub fn new(event_fd: Arc<EventFd>, starved_after_ns: u64, times_waits: bool) -> Self {
         Self {
             wanting: AtomicUsize::new(0),
             outsiders: AtomicUsize::new(0),
             released_ns: AtomicU64::new(clock::now_ns()),
+            moments: AtomicU64::new(0),
+            blocked_ns: AtomicU64::new(0),
             returns: AtomicU64::new(0),
             outsider_holds: AtomicBool::new(false),
             is_wakeable: AtomicBool::new(false),
             is_watched: AtomicBool::new(true),
             tells_blocks: AtomicBool::new(true),
+            starved_after_ns,
             times_waits,
             event_fd,
         }
@@ -101,13 +112,26 @@ impl GvlCounts {
             thread.ready_since_ns.store(clock::now_ns(), Relaxed);
         }
         if !thread.can_run.swap(true, SeqCst) {
-            self.wanting.fetch_add(1, SeqCst);
+            let none_wanted = self.wanting.fetch_add(1, SeqCst) == 0;
             if thread.has_work() {
                 self.returns.fetch_add(1, Relaxed);
+                if none_wanted {
+                    self.block_ends();
+                }
             }
         }
         if self.outsider_holds.load(SeqCst) {
             self.notify();
+        }
+    }
+
+    /// A thread goes on with its work, and none held or wanted the GVL before.
+    fn block_ends(&self) {
+        let blocked_ns = clock::now_ns().saturating_sub(self.released_ns.load(SeqCst));
+        if blocked_ns < self.starved_after_ns {
+            self.moments.fetch_add(1, Relaxed);
+        } else if self.is_wakeable.load(Relaxed) {
+            self.blocked_ns.fetch_add(blocked_ns, Relaxed);
         }
     }
 
@@ -238,11 +262,17 @@ pub(crate) struct GvlActivity {
     counts: Arc<GvlCounts>,
     turn: Turn,
     alarms: Alarms,
+    allowance: Allowance,
 }
 
 impl GvlActivity {
     pub fn new(counts: Arc<GvlCounts>) -> Self {
-        Self { counts, turn: Turn::default(), alarms: Alarms::default() }
+        Self {
+            counts,
+            turn: Turn::default(),
+            alarms: Alarms::default(),
+            allowance: Allowance::default(),
+        }
     }
 
     /// The time until the pool may have starved (ns), when nothing is told of sooner.
@@ -299,6 +329,8 @@ impl Activity for GvlActivity {
     ) -> Option<Arc<ThreadRecord>> {
         let runner = state.records().find(|thread| thread.holds_gvl());
         facts.outsider_waiting = self.counts.outsiders_want();
+        let sums = [&self.counts.moments, &self.counts.blocked_ns].map(|sum| sum.load(Relaxed));
+        self.allowance.apply(facts, sums[0], sums[1]);
         facts.progress += self.counts.returns.load(Relaxed);
         // A woken thread wants the GVL as soon as the kernel lets it run, unless it blocks in a finalizer first.
         let recently = now.saturating_sub(state.last_wake_ns) < ARRIVAL_NS;
@@ -347,7 +379,7 @@ mod tests {
     }
 
     fn counts() -> GvlCounts {
-        GvlCounts::new(Arc::new(EventFd::new().unwrap()), false)
+        GvlCounts::new(Arc::new(EventFd::new().unwrap()), 100 * US, false)
     }
 
     const US: u64 = 1_000;
@@ -480,7 +512,7 @@ mod tests {
     fn waits_are_timed_only_where_that_is_asked_for() {
         for (times_waits, least_ns) in [(true, 5_000_000), (false, 0)] {
             let event_fd = Arc::new(EventFd::new().unwrap());
-            let (counts, a) = (GvlCounts::new(event_fd, times_waits), thread(0));
+            let (counts, a) = (GvlCounts::new(event_fd, 100 * US, times_waits), thread(0));
             counts.ready(&a);
             if times_waits {
                 a.ready_since_ns.fetch_sub(5_000_000, Relaxed);

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use crate::sync::Parker;
 
+use crate::pool::allowance::Allowance;
 use crate::pool::clock_activity::ClockActivity;
 use crate::pool::observer::{Activity, Observer};
 use crate::pool::policy::{Decision, Facts};
@@ -69,6 +70,10 @@ struct SimulatedPool {
     units: HashMap<u64, SimulatedWork>,
     turn: u64,
     blocked: u64,
+    /// With GVL events: see there; the moments, and for how long nothing could run otherwise while work waited.
+    allowance: Allowance,
+    moments: u64,
+    blocked_sum: u64,
     /// Times that work went on after a wait; with clocks, readings at which it did.
     returns: u64,
     /// With clocks: how the next reading is timed, when it is due, and the CPU time used
@@ -111,6 +116,9 @@ impl SimulatedPool {
             units: HashMap::new(),
             turn: 0,
             blocked: 0,
+            allowance: Allowance::default(),
+            moments: 0,
+            blocked_sum: 0,
             returns: 0,
             clocks: None,
             observe_at: 0,
@@ -172,12 +180,16 @@ impl SimulatedPool {
 
     fn step(&mut self) {
         self.now += STEP;
+        let could_run = self.can_run();
         for index in 0..self.threads.len() {
             if matches!(self.threads[index], SimulatedThread::Coming(at) | SimulatedThread::Waits(at) if at <= self.now)
             {
                 self.threads[index] = SimulatedThread::Wants;
                 self.fifo.push_back(index);
                 self.returns += u64::from(self.clocks.is_none() && self.work[index].is_some());
+                if self.work[index].is_some() && !could_run {
+                    self.block_ends();
+                }
             }
         }
         let mut left = STEP;
@@ -194,6 +206,14 @@ impl SimulatedPool {
         self.blocked = if self.can_run() || left < STEP { 0 } else { self.blocked + STEP };
         if self.now >= self.observe_at {
             self.observe();
+        }
+    }
+
+    fn block_ends(&mut self) {
+        if self.blocked < BLOCKED {
+            self.moments += 1;
+        } else if !self.state.queue.is_empty() {
+            self.blocked_sum += self.blocked;
         }
     }
 
@@ -288,6 +308,8 @@ impl SimulatedPool {
             running: runner.and_then(|index| self.work[index].as_ref()),
             turn: self.turn,
             blocked: if self.clocks.is_none() { self.blocked } else { elapsed * u64::from(unused) },
+            allowance: &mut self.allowance,
+            sums: (self.moments, self.blocked_sum),
             used: at_work.filter_map(|(_, work)| Some(work.as_ref()?.used)).collect(),
             returns: self.returns,
             unused,
@@ -325,6 +347,9 @@ struct SimulatedActivity<'a> {
     running: Option<&'a SimulatedWork>,
     turn: u64,
     blocked: u64,
+    allowance: &'a mut Allowance,
+    /// The moments, and the time of the other blocks.
+    sums: (u64, u64),
     /// CPU time of the work of each thread that can run.
     used: Vec<u64>,
     returns: u64,
@@ -350,6 +375,7 @@ impl Activity for SimulatedActivity<'_> {
             facts.one_is_quick =
                 now - state.last_take_ns.max(state.last_switch_ns) < facts.quantum_ns;
         } else {
+            self.allowance.apply(facts, self.sums.0, self.sums.1);
             facts.quantum_ns = state.exact_quantum_ns(role);
             facts.one_is_quick = self.used.iter().any(|used| *used < facts.quantum_ns);
         }

@@ -67,6 +67,43 @@ fn no_work_waits_while_nothing_can_run() {
     }
 }
 
+/// Pages that compute and wait as `page` says; returns how many are at work at a time, and the part of the time for which
+/// nothing can run.
+fn pages(clients: usize, page: &Unit) -> (f64, f64) {
+    let (mut pool, mut at_work, all) = (SimulatedPool::new(16), 0, 4_000 * MS);
+    (0..clients).for_each(|client| pool.submit(client, page.clone()));
+    while pool.now < all {
+        pool.step();
+        at_work += pool.begun - pool.finished;
+        for client in std::mem::take(&mut pool.done) {
+            pool.submit(client, page.clone());
+        }
+    }
+    (at_work as f64 / (all / STEP) as f64, pool.lost_sum as f64 / all as f64)
+}
+
+/// Forty moments in a page, and some longer calls.
+#[test]
+fn calls_that_cost_less_than_hand_overs_bring_no_second_page_beside_the_first() {
+    for clients in [4, 10, 50] {
+        for (calls, wait) in [(0, 0), (1, 300 * US), (2, 450 * US), (4, 200 * US)] {
+            let mut page = vec![(600 * US, 50 * US); 40];
+            (0..calls).for_each(|call| page[call * 10 + 5].1 = wait);
+            let (at_work, lost) = pages(clients, &page);
+            let case = format!("{clients} clients, {calls} calls");
+            assert!(at_work < 1.1, "{case}: {at_work:.2} at work");
+            assert!(lost < 0.12, "{case}: {lost:.3} lost, 0.07 of it in moments");
+        }
+        // Without moments, or with more calls than those are worth, nothing is waited for.
+        let calls = vec![(600 * US, 500 * US); 20];
+        let mixed: Unit = [vec![(600 * US, 50 * US); 10], calls.clone()].concat();
+        for page in [vec![(15 * MS, 300 * US), (15 * MS, 0)], calls, mixed] {
+            let (_, lost) = pages(clients, &page);
+            assert!(lost < 0.04, "{clients} clients: {lost:.3} lost of {page:?}");
+        }
+    }
+}
+
 #[test]
 fn equal_work_is_never_interrupted_and_the_width_returns_to_one() {
     for ms in [1, 5, 20, 30] {
