@@ -108,15 +108,16 @@ impl GvlCounts {
     /// The thread wants the GVL.
     pub fn ready(&self, thread: &ThreadRecord) {
         thread.held_since_ns.store(0, Relaxed);
-        if self.times_waits {
-            thread.ready_since_ns.store(clock::now_ns(), Relaxed);
+        let now = self.times_waits.then(clock::now_ns);
+        if let Some(now) = now {
+            thread.ready_since_ns.store(now, Relaxed);
         }
         if !thread.can_run.swap(true, SeqCst) {
             let none_wanted = self.wanting.fetch_add(1, SeqCst) == 0;
             if thread.has_work() {
                 self.returns.fetch_add(1, Relaxed);
                 if none_wanted {
-                    self.block_ends();
+                    self.block_ends(now.unwrap_or_else(clock::now_ns));
                 }
             }
         }
@@ -126,8 +127,8 @@ impl GvlCounts {
     }
 
     /// A thread goes on with its work, and none held or wanted the GVL before.
-    fn block_ends(&self) {
-        let blocked_ns = clock::now_ns().saturating_sub(self.released_ns.load(SeqCst));
+    fn block_ends(&self, now: u64) {
+        let blocked_ns = now.saturating_sub(self.released_ns.load(SeqCst));
         if blocked_ns < self.starved_after_ns {
             self.moments.fetch_add(1, Relaxed);
         } else if self.is_wakeable.load(Relaxed) {

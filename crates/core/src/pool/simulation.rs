@@ -70,7 +70,8 @@ struct SimulatedPool {
     units: HashMap<u64, SimulatedWork>,
     turn: u64,
     blocked: u64,
-    /// With GVL events: see there; the moments, and for how long nothing could run otherwise while work waited.
+    /// With GVL events: the allowance, the moments that it counts, and for how long nothing could run otherwise while
+    /// work waited.
     allowance: Allowance,
     moments: u64,
     blocked_sum: u64,
