@@ -15,7 +15,7 @@ module Bench
         a short slice are measured beside it, in turns. The first row compares status, headers and bodies of every response with
         Puma's, but for tokens, times and framing; the last of its servers is Puma again. Deploys are `chaton restart --wait` and
         Puma's USR1, without `preload_app!`; one Chaton requests its pages before it forks (`warm_up`). Memory is that of
-        all processes with shared pages counted once (PSS).
+        all processes with shared pages counted once (PSS); in the row of the deploys after the same number of requests.
       TEXT
 
       # @param results [Results]

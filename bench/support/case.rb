@@ -22,6 +22,7 @@ module Bench
     :path,
     :mode,        # how the path is requested, see load.lua
     :connections,
+    :neighbours,  # processes on the same machine that compute all the time
     :beside,      # [path, connections, mode] of a second load at the same time; no mode: get
     :factor,      # from one step of the curve to the next
     :requests,    # to each worker
@@ -43,6 +44,6 @@ module Bench
     :rate,        # records a second
     keyword_init: true
   ) do
-    def initialize(mode: "get", rounds: 5, warmup_s: 0, bytes: 100, bars: [], **rest) = super
+    def initialize(mode: "get", rounds: 5, warmup_s: 0, neighbours: 0, bytes: 100, bars: [], **rest) = super
   end
 end

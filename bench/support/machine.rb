@@ -41,6 +41,15 @@ module Bench
     # @return [String] the load of the whole machine
     def load_average = File.read("/proc/loadavg").split.first(3).join(" ")
 
+    # Runs the block beside processes that compute all the time, as other services of a machine may.
+    # @param count [Integer]
+    def beside_neighbours(count)
+      pids = Array.new(count) { spawn("ruby", "-e", "loop {}") }
+      yield
+    ensure
+      pids&.each { |pid| Process.kill(:KILL, pid) && Process.wait(pid) }
+    end
+
     # @return [Boolean] whether a program of that name is on PATH
     def installed?(name) = ENV.fetch("PATH").split(":").any? { |folder| File.executable?(File.join(folder, name)) }
 

@@ -9,6 +9,8 @@ module Bench
     # affects all of them alike.
     class CaseRun
       SCOUT_S = 1
+      # Fields of the case that its raw result repeats.
+      REPORTED = %i[title path connections mode seconds warmup_s beside neighbours].freeze
 
       # @param a_case [Case]
       # @param progress [#call] called with case, figures and round after every slice
@@ -21,10 +23,8 @@ module Bench
       def run
         load_before = Machine.load_average
         servers = @case.servers.each { |server| server.start(@case.rackup) }
-        chosen = choose(servers)
-        slices = Array.new(@case.rounds) { |round| chosen.map { |server| slice(server, round) } }.flatten
-        { case: @case.name, title: @case.title, path: @case.path, connections: @case.connections, mode: @case.mode,
-          seconds: @case.seconds, warmup_s: @case.warmup_s, beside: @case.beside, scouted: @scouted,
+        slices = Machine.beside_neighbours(@case.neighbours) { slices_of(choose(servers)) }
+        { case: @case.name, **@case.to_h.slice(*REPORTED), scouted: @scouted,
           commands: servers.to_h { |server| [server.label, server.command_line(@case.rackup)] },
           machine_load: [load_before, Machine.load_average], slices: }
       ensure
@@ -41,6 +41,8 @@ module Bench
         ours, peers = servers.partition(&:chaton?)
         ours + peers.max_by(@case.scouts) { |server| rates[server] }
       end
+
+      def slices_of(servers) = Array.new(@case.rounds) { |round| servers.map { |server| slice(server, round) } }.flatten
 
       def slice(server, round)
         measure(server).merge(round:).tap { |figures| @progress.call(@case, figures, round) }
