@@ -24,6 +24,7 @@ module Bench
       # They have the time at which they were made.
       MADE_NOW = /\.(?:atom|pdf)\b/
       CONTENT = "x" * 70_000
+      STYLESHEET = %r{href="(/[\w/]+/application(?:-\h+)?\.css)}
 
       def call
         log_in
@@ -48,9 +49,9 @@ module Bench
         @visitor.form("/login", { **given, **again }, name: "log in")
       end
 
-      # Pieces of a file, and one that is not there.
+      # Pieces of a file, whose name has a digest since Redmine 6, and one that is not there.
       def files
-        path = "/stylesheets/application.css"
+        path = @visitor.get("/projects", name: "a styled page").body[STYLESHEET, 1]
         @visitor.get(path, name: "a piece", Range: "bytes=100-199")
         @visitor.get(path, name: "the end", Range: "bytes=-50")
         @visitor.get(path, name: "no piece", Range: "bytes=99999999-")
