@@ -16,6 +16,8 @@ module Bench
       GEMS = { "puma" => %(gem "puma"), "chaton" => %(gem "chaton", path: "#{ROOT}") }.freeze
       # More than the threads of any server that is measured; the applications themselves say 5 or 10.
       POOL = 20
+      # Bytes of its log that are shown if a server does not start.
+      LOG_SHOWN = 4000
       # Name, title, path and the mode of load.lua.
       Route = Struct.new(:name, :title, :path, :mode)
 
@@ -57,6 +59,12 @@ module Bench
 
       # @return [String] a path with status 200
       def probe = "/"
+
+      # @return [String] the end of what it has logged
+      def log_end
+        file = Dir[File.join(self.class::APP, "{instances/default/,}log/production.log")].first or return ""
+        File.read(file, LOG_SHOWN, [File.size(file) - LOG_SHOWN, 0].max).to_s.force_encoding("UTF-8").scrub
+      end
 
       # @return [Hash{String => String}] that a request under load has, as that of a person who has logged in
       def request_headers = {}

@@ -16,6 +16,8 @@ module Bench
       SEEDED = File.join(FOLDER, "seed-#{seed_digest("redmine")}.sql")
       # Parts of its dependencies that would set up a database server and a site.
       NOT_INSTALLED = /\A(?:redmine|dbconfig)/
+      # What its links to other packages' files lead to, from the folder in which it is unpacked.
+      LINKED = %w[javascript ruby-jquery-rails].freeze
       DIRECTORIES = %w[config files log tmp/cache tmp/imports tmp/thumbnails public/plugin_assets].freeze
       ROUTES = [Route.new("list", "issue list", "/projects/alpha/issues", "get"),
                 Route.new("show", "issue", "/issues/17", "get"),
@@ -71,6 +73,7 @@ module Bench
         instance = File.join(APP, "instances/default")
         FileUtils.rm_f(%w[instances Gemfile.lock config/database.yml].map { |name| File.join(APP, name) })
         DIRECTORIES.each { |name| FileUtils.mkdir_p(File.join(instance, name)) }
+        LINKED.each { |name| FileUtils.ln_s("/usr/share/#{name}", File.dirname(APP)) }
         File.write(File.join(APP, "config/database.yml"), database_yml)
         FileUtils.cp(File.join(APP, "config/database.yml"), File.join(instance, "config"))
         write_gemfiles(%(eval_gemfile "Gemfile"\ngem "pg"))

@@ -50,6 +50,13 @@ module Bench
 
       private
 
+      # Why a page fails is in no server's output.
+      def wait_until_ready(*)
+        super
+      rescue RuntimeError => e
+        raise "#{e.message}\nThe application wrote:\n#{@app.log_end}"
+      end
+
       # Each server writes a line for each worker that has booted.
       def booted = log.scan(self.class::BOOTED).size
       def environment = { **super, **@variables.to_h }

@@ -13,9 +13,10 @@ module Bench
         messages in 13 rooms. Each is in its own bundle, in production; each server has a copy of the same data. Chaton has its
         defaults; of six Pumas (3, 5 or 16 threads, pinned to a core or not; three with two workers), the two that are fastest in
         a short slice are measured beside it, in turns. The first row compares status, headers and bodies of every response with
-        Puma's, but for tokens, times and framing; the last of its servers is Puma again. Deploys are `chaton restart --wait` and
-        Puma's USR1, without `preload_app!`; one Chaton requests its pages before it forks (`warm_up`). Memory is that of
-        all processes with shared pages counted once (PSS); in the row of the deploys after the same number of requests.
+        Puma's, but for tokens, times, framing, and files of which Chaton sends the piece that was asked for, and Puma all; the
+        last of its servers is Puma again. Deploys are `chaton restart --wait` and Puma's USR1, without `preload_app!`; one
+        Chaton requests its pages before it forks (`warm_up`). Memory is that of all processes with shared pages counted once
+        (PSS); in the row of the deploys it is read after the same number of requests.
       TEXT
 
       # @param results [Results]

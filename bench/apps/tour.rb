@@ -57,7 +57,9 @@ module Bench
       end
 
       def html?(answer) = answer.headers["content-type"].to_s.start_with?("text/html")
-      def kind(link) = link.sub(/\?.*/, "?").gsub(/\d+/, "N")
+
+      # Digests are in the names of assets.
+      def kind(link) = link.sub(/\?.*/, "?").sub(%r{\A/assets/.*\.}, "/assets/.").gsub(/\d+/, "N")
     end
   end
 end

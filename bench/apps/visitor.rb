@@ -12,8 +12,8 @@ module Bench
       # Pages show it in addresses, so it is the same on every port.
       HOST = "app.test"
       BOUNDARY = "----------------chatonbenchboundary"
-      # One response: what was asked, and what came.
-      Answer = Struct.new(:name, :status, :headers, :body) do
+      # One response: what was asked, what came, and the piece that was asked for.
+      Answer = Struct.new(:name, :status, :headers, :body, :range) do
         # @return [String] the token without which Rails refuses forms
         def token = CGI.unescapeHTML(body[/name="csrf-token" content="([^"]+)"/, 1].to_s)
         def location = URI(headers.fetch("location")).request_uri
@@ -74,7 +74,7 @@ module Bench
         response = @http.request(request)
         (response.get_fields("set-cookie") || []).each { |line| @cookies.store(*line[/\A[^;]+/].split("=", 2)) }
         Answer.new(name, response.code.to_i, response.to_hash.transform_values { |values| values.join("\n") },
-                   response.body.to_s.b).tap { |answer| @answers << answer }
+                   response.body.to_s.b, request["Range"]).tap { |answer| @answers << answer }
       end
 
       def give(request, body, chunks)

@@ -55,8 +55,8 @@ module Bench
         @visitor.form("/session", { **given, **again }, name: "log in")
       end
 
-      # Digests are in the names of assets, and the digest of a person in that of a portrait.
-      def kind(link) = super(link.sub(%r{\A/assets/.*\.}, "/assets/.").sub(%r{\A/users/[^/]{20,}/}, "/users/N/"))
+      # The digest of a person is in the name of a portrait.
+      def kind(link) = super(link.sub(%r{\A/users/[^/]{20,}/}, "/users/N/"))
 
       # Pieces of a file, and compressed pages: config.ru has Rack::Deflater.
       def files

@@ -24,6 +24,9 @@ module Bench
       # They have the time at which they were made.
       MADE_NOW = /\.(?:atom|pdf)\b/
       CONTENT = "x" * 70_000
+      # A wiki page that is not there yet.
+      FRESH = "/projects/alpha/wiki/Fresh"
+      STYLESHEET = %r{href="(/[\w/]+/application(?:-\h+)?\.css)}
 
       def call
         log_in
@@ -35,6 +38,8 @@ module Bench
         api
         @visitor.form("/logout", { "authenticity_token" => token("/my/account") }, name: "log out")
         @visitor.get("/my/page", name: "logged out")
+        log_in
+        without_a_token
         @visitor.answers
       end
 
@@ -48,9 +53,9 @@ module Bench
         @visitor.form("/login", { **given, **again }, name: "log in")
       end
 
-      # Pieces of a file, and one that is not there.
+      # Pieces of a file, whose name has a digest since Redmine 6, and one that is not there.
       def files
-        path = "/stylesheets/application.css"
+        path = @visitor.get("/projects", name: "a styled page").body[STYLESHEET, 1]
         @visitor.get(path, name: "a piece", Range: "bytes=100-199")
         @visitor.get(path, name: "the end", Range: "bytes=-50")
         @visitor.get(path, name: "no piece", Range: "bytes=99999999-")
@@ -68,7 +73,8 @@ module Bench
                   "issue[status_id]" => "2", "issue[done_ratio]" => "40" }
         @visitor.multipart(path, given, files: { "attachments[1][file]" => ["b.txt", "small"] }, name: "edit")
         @visitor.get(path, name: "the edited issue")
-        @visitor.form("/issues/preview", { "authenticity_token" => page.token, "text" => "h1. *x*" }, name: "preview")
+        text = { "project_id" => "1", "text" => "h1. *x*" }
+        @visitor.form("/issues/preview", { **text, "authenticity_token" => page.token }, name: "preview")
         @visitor.form(path, { "_method" => "delete", "authenticity_token" => page.token }, name: "delete")
         @visitor.get(path, name: "the deleted issue")
       end
@@ -88,27 +94,37 @@ module Bench
       end
 
       def wiki
-        path = "/projects/alpha/wiki/Fresh"
-        form = @visitor.get("#{path}/edit", name: "edit a page")
-        given = { "_method" => "put", "authenticity_token" => form.token, "content[comments]" => "New" }
-        { "new page" => ["0", "h1. Fresh\r\n\r\nüber\r\n"], "edited page" => ["1", "h1. Fresher"],
-          "too late" => ["1", "late"] }.each do |name, (version, text)|
-          @visitor.form(path, { **given, "content[version]" => version, "content[text]" => text }, name:)
-          @visitor.get(path, name: "after #{name}")
+        write_page(@visitor.get("#{FRESH}/edit", name: "edit a page"), "new page" => "h1. Fresh\r\n\r\nüber\r\n")
+        form = @visitor.get("#{FRESH}/edit", name: "edit it again")
+        write_page(form, "edited page" => "h1. Fresher", "too late" => "late")
+        @visitor.get("#{FRESH}/history", name: "history")
+        @visitor.get("#{FRESH}/diff?version=2&version_from=1", name: "difference")
+      end
+
+      def write_page(form, texts)
+        given = { "_method" => "put", "authenticity_token" => form.token, "content[comments]" => "New",
+                  "content[version]" => form.body[/value="(\d+)" name="content\[version\]"/, 1] }
+        texts.each do |name, text|
+          @visitor.form(FRESH, { **given, "content[text]" => text }, name:)
+          @visitor.get(FRESH, name: "after #{name}")
         end
-        @visitor.get("#{path}/history", name: "history")
-        @visitor.get("#{path}/diff?version=2&version_from=1", name: "difference")
+      end
+
+      # Redmine ends the session.
+      def without_a_token
+        @visitor.form("/projects/alpha/issues", { "issue[subject]" => "x" }, name: "without a token")
+        @visitor.get("/my/page", name: "after that")
       end
 
       # What the application or Rails refuses.
       def refused
-        @visitor.form("/projects/alpha/issues", { "issue[subject]" => "x" }, name: "without a token")
         given = { "authenticity_token" => token("/my/account") }
         @visitor.form("/projects/alpha/issues", { **given, "issue[subject]" => "" }, name: "without a subject")
-        @visitor.form("/projects/alpha/wiki/Fresh", { "a[b]" => "1", "a" => "2" }, name: "bad parameters")
+        @visitor.form(FRESH, { "a[b]" => "1", "a" => "2" }, name: "bad parameters")
         @visitor.get("/issues?f[]=1&f=%ZZ", name: "a bad query")
         @visitor.get("/issues/17", name: "what is not known", Accept: "application/unknown")
-        @visitor.call("DELETE", "/issues/999999", nil, name: "delete what is not there")
+        @visitor.call("DELETE", "/issues/999999", nil, name: "delete what is not there",
+                                                       "X-CSRF-Token": given["authenticity_token"])
       end
 
       def api

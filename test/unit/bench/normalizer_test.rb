@@ -66,9 +66,21 @@ class NormalizerTest < Minitest::Test
     assert_equal one, other
   end
 
+  def test_the_piece_that_was_asked_for_may_come_instead_of_the_whole_file
+    asked = { range: "bytes=2-4" }
+    whole = call(HTML, "0123456789", **asked)
+    { ["bytes 2-4/10", "234", asked] => true, ["bytes 2-4/10", "23", asked] => false,
+      ["bytes 2-4/11", "234", asked] => false, ["bytes 1-3/10", "123", asked] => false,
+      ["bytes 2-4/10", "234", {}] => false }.each do |(sent, body, range), same|
+      piece = call(HTML.merge("content-range" => sent), body, status: 206, **range)
+      assert_equal same, Bench::Apps::Normalizer.piece?(whole, piece), "#{sent} #{body} #{range}"
+    end
+    refute Bench::Apps::Normalizer.piece?(call(HTML, "0123456789"), whole)
+  end
+
   private
 
-  def call(headers, body, status: 200)
-    Bench::Apps::Normalizer.call(Bench::Apps::Visitor::Answer.new("GET /", status, headers, body.b))
+  def call(headers, body, status: 200, range: nil)
+    Bench::Apps::Normalizer.call(Bench::Apps::Visitor::Answer.new("GET /", status, headers, body.b, range))
   end
 end
