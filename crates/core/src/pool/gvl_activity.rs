@@ -39,7 +39,7 @@ pub struct GvlCounts {
     outsiders: AtomicUsize,
     /// When a pool thread last gave it up (ns of the clock).
     released_ns: AtomicU64,
-    /// How many times none held or wanted it for a moment, until one went on with its work.
+    /// How many times one gave it up for a moment, and then went on with its work.
     moments: AtomicU64,
     /// For how long none held or wanted it otherwise, although work waited (ns).
     blocked_ns: AtomicU64,
@@ -116,9 +116,7 @@ impl GvlCounts {
             let none_wanted = self.wanting.fetch_add(1, SeqCst) == 0;
             if thread.has_work() {
                 self.returns.fetch_add(1, Relaxed);
-                if none_wanted {
-                    self.block_ends(now.unwrap_or_else(clock::now_ns));
-                }
+                self.block_ends(thread, none_wanted, now.unwrap_or_else(clock::now_ns));
             }
         }
         if self.outsider_holds.load(SeqCst) {
@@ -126,13 +124,13 @@ impl GvlCounts {
         }
     }
 
-    /// A thread goes on with its work, and none held or wanted the GVL before.
-    fn block_ends(&self, now: u64) {
-        let blocked_ns = now.saturating_sub(self.released_ns.load(SeqCst));
-        if blocked_ns < self.starved_after_ns {
+    /// The thread goes on with its work. `none_wanted`: none held or wanted the GVL before.
+    fn block_ends(&self, thread: &ThreadRecord, none_wanted: bool, now: u64) {
+        let ago = |since: &AtomicU64| now.saturating_sub(since.load(SeqCst));
+        if ago(&thread.released_ns) < self.starved_after_ns {
             self.moments.fetch_add(1, Relaxed);
-        } else if self.is_wakeable.load(Relaxed) {
-            self.blocked_ns.fetch_add(blocked_ns, Relaxed);
+        } else if none_wanted && self.is_wakeable.load(Relaxed) {
+            self.blocked_ns.fetch_add(ago(&self.released_ns), Relaxed);
         }
     }
 
@@ -158,6 +156,7 @@ impl GvlCounts {
         thread.held_since_ns.store(0, Relaxed);
         // Stored before the count falls: who sees no thread sees since when.
         self.released_ns.store(now, SeqCst);
+        thread.released_ns.store(now, Relaxed);
         let could_run = thread.can_run.swap(false, SeqCst);
         let was_last = could_run && self.wanting.fetch_sub(1, SeqCst) == 1;
         if was_last && self.is_wakeable.load(SeqCst) && self.tells_blocks.load(SeqCst) {
@@ -491,6 +490,28 @@ mod tests {
         counts.outsider_resumed();
         counts.outsider_ready();
         assert!(counts.others_want());
+    }
+
+    #[test]
+    fn moments_of_one_thread_count_beside_others_and_longer_blocks_only_if_none_can_run() {
+        let (counts, a, b) = (counts(), thread(0), thread(1));
+        counts.note_wakeable(true);
+        for thread in [&a, &b] {
+            thread.work_since_ns.store(1, Relaxed);
+            counts.resumed(thread);
+        }
+        counts.suspended(&a);
+        counts.ready(&a);
+        assert_eq!(counts.moments.load(Relaxed), 1);
+        let long_ago = clock::now_ns() - 1_000 * US;
+        for (blocked, sum) in [([&a].as_slice(), 0), (&[&a, &b], 1)] {
+            blocked.iter().for_each(|thread| counts.suspended(thread));
+            counts.released_ns.store(long_ago, SeqCst);
+            a.released_ns.store(long_ago, Relaxed);
+            counts.ready(&a);
+            assert_eq!(counts.blocked_ns.load(Relaxed) / (1_000 * US), sum);
+        }
+        assert_eq!(counts.moments.load(Relaxed), 1);
     }
 
     #[test]

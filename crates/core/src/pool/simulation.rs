@@ -56,6 +56,13 @@ struct SimulatedWork {
     client: usize,
 }
 
+impl SimulatedWork {
+    /// The wait that is over.
+    fn waited(&self) -> u64 {
+        self.at.checked_sub(1).map_or(0, |before| self.unit[before].1)
+    }
+}
+
 struct SimulatedPool {
     now: u64,
     max: usize,
@@ -188,9 +195,7 @@ impl SimulatedPool {
                 self.threads[index] = SimulatedThread::Wants;
                 self.fifo.push_back(index);
                 self.returns += u64::from(self.clocks.is_none() && self.work[index].is_some());
-                if self.work[index].is_some() && !could_run {
-                    self.block_ends();
-                }
+                self.block_ends(index, could_run);
             }
         }
         let mut left = STEP;
@@ -210,10 +215,11 @@ impl SimulatedPool {
         }
     }
 
-    fn block_ends(&mut self) {
-        if self.blocked < BLOCKED {
+    fn block_ends(&mut self, index: usize, could_run: bool) {
+        let Some(work) = &self.work[index] else { return };
+        if work.waited() < BLOCKED {
             self.moments += 1;
-        } else if !self.state.queue.is_empty() {
+        } else if !could_run && !self.state.queue.is_empty() {
             self.blocked_sum += self.blocked;
         }
     }

@@ -27,6 +27,8 @@ pub struct ThreadRecord {
     /// CRuby 3.3 and later: since when it holds the GVL (ns of the clock); 0 while it does
     /// not.
     pub held_since_ns: AtomicU64,
+    /// CRuby 3.3 and later: when it last gave the GVL up (ns of the clock).
+    pub released_ns: AtomicU64,
     /// CRuby 3.3 and later, where [`GvlCounts`](super::gvl_activity::GvlCounts) times waits: since when it
     /// waits for the GVL (ns of the clock); 0 while it does not.
     pub ready_since_ns: AtomicU64,
@@ -52,6 +54,7 @@ impl ThreadRecord {
             used_ns: AtomicU64::new(0),
             can_run: AtomicBool::new(false),
             held_since_ns: AtomicU64::new(0),
+            released_ns: AtomicU64::new(0),
             ready_since_ns: AtomicU64::new(0),
             gvl_wait_ns: AtomicU64::new(0),
             metered_ns: AtomicU64::new(0),
