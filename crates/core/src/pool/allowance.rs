@@ -4,7 +4,7 @@
 //! zlib does for each string, so a page that reads forty compressed fragments from a cache does forty times, and the driver
 //! of PostgreSQL does about seven times for a query. With another thread at work the GVL changes hands each time, mostly to another
 //! core, whose caches know nothing of what Ruby has just used. Pages of 22 to 38 ms took 8 to 23 % more CPU so (Campfire, 4
-//! and 10 clients, 16 alternations), for one call of Redis that took longer than `blocked_ms`; and Redmine's of 60 ms, with 3 or
+//! and 10 clients, 16 alternations), for one call of Redis that took longer than `blocked_ms`; and Redmine's of 60 ms, with 2 to
 //! 4 at work, 4 to 11 % more than with 1 or 2.
 //!
 //! So each moment without the GVL allows a block as long as the hand-over that it may cost, and what is allowed adds up.

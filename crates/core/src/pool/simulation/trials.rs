@@ -104,7 +104,7 @@ fn calls_that_cost_less_than_hand_overs_bring_no_second_page_beside_the_first() 
     }
 }
 
-/// An issue list of Redmine on PostgreSQL: 35 queries, for each of which the driver gives the GVL up seven times.
+/// Like an issue list of Redmine on PostgreSQL: 35 queries, and for each the driver gives the GVL up about seven times.
 #[test]
 fn queries_that_take_longer_than_a_moment_seldom_bring_a_second_page() {
     let mut random = fastrand::Rng::with_seed(11);
