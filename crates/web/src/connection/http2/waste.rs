@@ -122,10 +122,14 @@ impl Waste {
         account.exceeds(WASTE_MAX)
     }
 
-    /// The client has given up a request.
+    /// The client has given up a request. Requests are let through until enough of those before them are counted here,
+    /// which their own tasks do, so more may come than the account has room for. They make it spent and no more: the
+    /// connection goes on until what it was promised is answered.
     pub fn gave_up(&self) {
         let account = &mut *self.0.lock();
-        account.wasted += account.reset_cost;
+        if !account.exceeds(WASTE_MAX) {
+            account.wasted = (account.wasted + account.reset_cost).min(WASTE_MAX + 1);
+        }
     }
 
     /// A request was answered.
