@@ -10,6 +10,9 @@
 //! So each moment without the GVL allows a block as long as the hand-over that it may cost, and what is allowed adds up.
 //! Blocks that are longer than that together are joined as soon as ever: a request that calls a database ten times for
 //! half a millisecond, or sleeps.
+//!
+//! On one core the GVL changes hands within the same caches, and a thread that waits leaves the core to the next one.
+//! Redmine on one core of two, PostgreSQL on the other: 31 requests a second created without an allowance, 24 with it.
 
 use crate::pool::policy::Facts;
 
@@ -20,19 +23,25 @@ const HAND_OVER_NS: u64 = 50_000;
 const ALLOWANCE_NS_MAX: u64 = 2_000_000;
 
 /// The allowance of a pool.
-#[derive(Default)]
 pub(crate) struct Allowance {
+    hand_over_ns: u64,
     left_ns: u64,
     moments: u64,
     blocked_ns: u64,
 }
 
 impl Allowance {
+    /// `cores`: those on which the threads may run. Where it is one, hand-overs cost little, so nothing is allowed.
+    pub fn new(cores: usize) -> Self {
+        let hand_over_ns = if cores > 1 { HAND_OVER_NS } else { 0 };
+        Self { hand_over_ns, left_ns: 0, moments: 0, blocked_ns: 0 }
+    }
+
     /// Changes after which time without a runnable thread the pool is starved. `moments` counts the times that one was blocked
     /// for less than that. Longer times for which all were, while work waited, have lasted for `blocked_ns` in all. Both are
     /// counted since the start.
     pub fn apply(&mut self, facts: &mut Facts, moments: u64, blocked_ns: u64) {
-        let gained_ns = moments.saturating_sub(self.moments).saturating_mul(HAND_OVER_NS);
+        let gained_ns = moments.saturating_sub(self.moments).saturating_mul(self.hand_over_ns);
         let used_ns = blocked_ns.saturating_sub(self.blocked_ns);
         (self.moments, self.blocked_ns) = (moments, blocked_ns);
         self.left_ns = (self.left_ns + gained_ns).min(ALLOWANCE_NS_MAX).saturating_sub(used_ns);
@@ -48,7 +57,7 @@ mod tests {
 
     #[test]
     fn blocks_use_what_moments_allow() {
-        let mut allowance = Allowance::default();
+        let mut allowance = Allowance::new(2);
         let mut starved_after = |moments, blocked_us| {
             let mut facts = Facts { starved_after_ns: 100 * US, ..Facts::default() };
             allowance.apply(&mut facts, moments, blocked_us * US);
@@ -61,5 +70,12 @@ mod tests {
         assert_eq!(starved_after(12, 9_000), 100, "a long one");
         assert_eq!(starved_after(15, 9_000), 150, "is not owed for");
         assert_eq!(starved_after(900, 9_000), ALLOWANCE_NS_MAX / US);
+    }
+
+    #[test]
+    fn on_one_core_moments_allow_nothing() {
+        let mut facts = Facts { starved_after_ns: 100 * US, ..Facts::default() };
+        Allowance::new(1).apply(&mut facts, 900, 0);
+        assert_eq!(facts.starved_after_ns, 100 * US);
     }
 }

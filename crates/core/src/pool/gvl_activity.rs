@@ -257,6 +257,11 @@ impl Alarms {
     }
 }
 
+/// The cores on which this process may run. A quota of CPU time does not count: it holds for all cores.
+fn cores() -> usize {
+    rustix::thread::sched_getaffinity(None).map_or(usize::MAX, |set| set.count() as usize)
+}
+
 /// Reads the counts for the scheduler.
 pub(crate) struct GvlActivity {
     counts: Arc<GvlCounts>,
@@ -271,7 +276,7 @@ impl GvlActivity {
             counts,
             turn: Turn::default(),
             alarms: Alarms::default(),
-            allowance: Allowance::default(),
+            allowance: Allowance::new(cores()),
         }
     }
 
@@ -596,6 +601,20 @@ mod tests {
             activity.observe(&state, &mut facts, state.last_wake_ns + since_ns);
             assert_eq!(facts.blocked_ns > 0, blocked, "{since_ns}");
         }
+    }
+
+    #[test]
+    fn a_process_that_is_bound_to_one_core_has_one() {
+        let bound = std::thread::spawn(|| {
+            let all = rustix::thread::sched_getaffinity(None).unwrap();
+            let first = (0..).find(|core| all.is_set(*core)).unwrap();
+            let mut one = rustix::thread::CpuSet::new();
+            one.set(first);
+            rustix::thread::sched_setaffinity(None, &one).unwrap();
+            cores()
+        });
+        assert_eq!(bound.join().unwrap(), 1);
+        assert!(cores() > 0);
     }
 
     #[test]

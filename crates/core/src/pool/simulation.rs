@@ -124,7 +124,7 @@ impl SimulatedPool {
             units: HashMap::new(),
             turn: 0,
             blocked: 0,
-            allowance: Allowance::default(),
+            allowance: Allowance::new(2),
             moments: 0,
             blocked_sum: 0,
             returns: 0,
