@@ -67,10 +67,11 @@ fn no_work_waits_while_nothing_can_run() {
     }
 }
 
-/// Pages that compute and wait as `page` says; returns how many are at work at a time, and the part of the time for which
-/// nothing can run.
-fn pages(clients: usize, mut page: impl FnMut() -> Unit) -> (f64, f64) {
+/// Pages that compute and wait as `page` says, on so many cores; returns how many are at work at a time, and the part of the
+/// time for which nothing can run.
+fn pages(cores: usize, clients: usize, mut page: impl FnMut() -> Unit) -> (f64, f64) {
     let (mut pool, mut at_work, all) = (SimulatedPool::new(16), 0, 4_000 * MS);
+    pool.allowance = Allowance::new(cores);
     (0..clients).for_each(|client| pool.submit(client, page()));
     while pool.now < all {
         pool.step();
@@ -89,16 +90,22 @@ fn calls_that_cost_less_than_hand_overs_bring_no_second_page_beside_the_first() 
         for (calls, wait) in [(0, 0), (1, 300 * US), (2, 450 * US), (4, 200 * US)] {
             let mut page = vec![(600 * US, 50 * US); 40];
             (0..calls).for_each(|call| page[call * 10 + 5].1 = wait);
-            let (at_work, lost) = pages(clients, || page.clone());
+            let (at_work, lost) = pages(2, clients, || page.clone());
             let case = format!("{clients} clients, {calls} calls");
             assert!(at_work < 1.1, "{case}: {at_work:.2} at work");
             assert!(lost < 0.12, "{case}: {lost:.3} lost, 0.07 of it in moments");
+            // On one core a longer call is another page's time, and moments alone still bring none.
+            let (at_work, lost) = pages(1, clients, || page.clone());
+            assert!(
+                calls == 0 && at_work < 1.1 || lost < 0.01,
+                "{case} on one core: {lost:.3} lost"
+            );
         }
         // Without moments, or with more calls than those are worth, nothing is waited for.
         let calls = vec![(600 * US, 500 * US); 20];
         let mixed: Unit = [vec![(600 * US, 50 * US); 10], calls.clone()].concat();
         for page in [vec![(15 * MS, 300 * US), (15 * MS, 0)], calls, mixed] {
-            let (_, lost) = pages(clients, || page.clone());
+            let (_, lost) = pages(2, clients, || page.clone());
             assert!(lost < 0.04, "{clients} clients: {lost:.3} lost of {page:?}");
         }
     }
@@ -120,9 +127,11 @@ fn queries_that_take_longer_than_a_moment_seldom_bring_a_second_page() {
         (0..245).map(|at| (250 * US, waits(at, random.u32(0..1_000)))).collect()
     };
     for clients in [4, 10, 50] {
-        let (at_work, lost) = pages(clients, &mut page);
+        let (at_work, lost) = pages(2, clients, &mut page);
         assert!(at_work < 1.3, "{clients} clients: {at_work:.2} at work");
         assert!(lost < 0.22, "{clients} clients: {lost:.3} lost, 0.15 of it in moments");
+        let (_, lost) = pages(1, clients, &mut page);
+        assert!(lost < 0.02, "{clients} clients on one core: {lost:.3} lost");
     }
 }
 

@@ -42,6 +42,8 @@ pub(super) struct Waste(Mutex<Account>);
 
 struct Account {
     wasted: u64,
+    /// The part of it above its bound that requests have cost which the client gave up.
+    late: u64,
     /// What a request costs that the client gives up, and what an answered one makes good.
     reset_cost: u64,
     /// When time last forgave something.
@@ -71,6 +73,7 @@ impl Waste {
     pub fn new(resets_max: u32) -> Self {
         Self(Mutex::new(Account {
             wasted: 0,
+            late: 0,
             reset_cost: WASTE_MAX / u64::from(resets_max.max(1)),
             forgiven_at: Instant::now(),
             turn: 0,
@@ -122,14 +125,13 @@ impl Waste {
         account.exceeds(WASTE_MAX)
     }
 
-    /// The client has given up a request. Requests are let through until enough of those before them are counted here,
-    /// which their own tasks do, so more may come than the account has room for. They make it spent and no more: the
-    /// connection goes on until what it was promised is answered.
+    /// The client has given up a request. Its own task says so, perhaps late, and others are let through meanwhile: what
+    /// they cost above the account's room makes it spent, but does not end what the connection has promised.
     pub fn gave_up(&self) {
         let account = &mut *self.0.lock();
-        if !account.exceeds(WASTE_MAX) {
-            account.wasted = (account.wasted + account.reset_cost).min(WASTE_MAX + 1);
-        }
+        let before = account.wasted.max(WASTE_MAX);
+        account.wasted += account.reset_cost;
+        account.late += account.wasted.saturating_sub(before);
     }
 
     /// A request was answered.
@@ -202,10 +204,11 @@ impl Account {
 
     fn forgive(&mut self, cost: u64) {
         self.wasted = self.wasted.saturating_sub(cost);
+        self.late = self.late.min(self.wasted.saturating_sub(WASTE_MAX));
     }
 
     fn is_over(&mut self) -> bool {
-        self.exceeds(WASTE_MAX + WASTE_MAX / 8)
+        self.exceeds(WASTE_MAX + WASTE_MAX / 8 + self.late)
     }
 
     /// The clock is read only where that matters.
@@ -228,4 +231,26 @@ impl Block {
 
 fn data_cost(len: usize) -> u64 {
     FRAME_COST + len as u64 / DATA_PART
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn given_up_requests_that_count_late_leave_the_rest_of_the_account() {
+        for resets_max in [1, 10, 400] {
+            let waste = Waste::new(resets_max);
+            (0..3 * resets_max).for_each(|_| waste.gave_up());
+            assert!(waste.is_spent() && !waste.is_over(), "{resets_max}");
+            waste.read(&[0; PREFACE_BYTES]);
+            // PING frames, of 9 bytes of head and 8 of payload.
+            let ping = [0, 0, 8, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+            let until_over = (0..10_000).find(|_| {
+                waste.read(&ping);
+                waste.is_over()
+            });
+            assert!(until_over.is_some_and(|pings| pings > 3_000), "{resets_max}: {until_over:?}");
+        }
+    }
 }
