@@ -25,7 +25,7 @@ Gem::Specification.new do |spec|
 
   # From the directory, not from git: the gem also builds from an unpacked archive.
   spec.files = Dir.chdir(__dir__) do
-    Dir["{lib,sig,exe}/**/*", "ext/**/*.{rb,rs,toml,md}", "crates/*/Cargo.toml", "crates/*/src/**/*", "docs/*.md",
+    Dir["{lib,sig,exe}/**/*", "ext/**/*.{c,rb,rs,toml,md}", "crates/*/Cargo.toml", "crates/*/src/**/*", "docs/*.md",
         "Cargo.{toml,lock}", "README.md", "CHANGELOG.md", "LICENSE"]
       .select { |path| File.file?(path) }
       .reject { |path| path.end_with?(".so", ".bundle", "docs/BENCHMARKS.md") }

@@ -2,11 +2,13 @@
 
 require "digest"
 require "fileutils"
+require_relative "../ext/chaton/before_start"
 require_relative "../ext/chaton/bundled_allocator"
 require_relative "../ext/chaton/toolchain"
 
 LIBRARIES = File.join(Toolchain::ROOT, "lib", "chaton")
 BUNDLED_ALLOCATOR = File.join(LIBRARIES, BundledAllocator::NAME)
+BEFORE_START = File.join(LIBRARIES, BeforeStart::NAME)
 EXTENSION = "chaton-ext"
 
 # Copies a built library to the place from which it is loaded. It replaces the old file by renaming: a running server
@@ -47,6 +49,7 @@ def compile(allocator:)
   folder = File.join(Toolchain.target, profile == "dev" ? "debug" : profile)
   cargo_build(profile, EXTENSION) or abort "cargo could not build the extension; its messages are above"
   install_library(File.join(folder, "libchaton_native.so"), "chaton_native.so")
+  BeforeStart.current?(BEFORE_START) || BeforeStart.attempt(BEFORE_START)
   record_profile(profile)
   compile_allocator(profile, folder) if allocator
 rescue Toolchain::Missing => e

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../ext/chaton/before_start"
 require_relative "support/native_gem"
 require_relative "support/ruby_headers"
 require_relative "support/zig_toolchain"
@@ -22,6 +23,7 @@ class NativeGemBuild
     @gem.start(ROOT)
     @rubies.each { |headers| add_extension(headers) }
     add_allocator
+    add_before_start
     @gem.add_licenses(licenses)
     path = @gem.pack(File.join(ROOT, "pkg"))
     puts "#{path}: #{megabytes(File.size(path))}, for Ruby #{@gem.versions.join(", ")}"
@@ -44,7 +46,14 @@ class NativeGemBuild
     cargo("compiling jemalloc", "--package", BundledAllocator::PACKAGE)
     library = File.join(@folder, BundledAllocator::NAME)
     BundledAllocator.link(BundledAllocator.archive_in(output), library, compiler: [@zig.compiler])
-    @gem.add_allocator(library)
+    @gem.add_library(library)
+  end
+
+  def add_before_start
+    library = File.join(@folder, BeforeStart::NAME)
+    BeforeStart.compile(library, compiler: [@zig.compiler]) or
+      raise NativeGem::Failed, "#{BeforeStart::SOURCE} could not be compiled; the compiler's messages are above"
+    @gem.add_library(library)
   end
 
   def output = File.join(@folder, @zig.rust_target, "release")

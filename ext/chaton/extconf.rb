@@ -16,6 +16,7 @@ end
 
 require "mkmf"
 require "shellwords"
+require_relative "before_start"
 require_relative "bundled_allocator"
 require_relative "toolchain"
 
@@ -36,7 +37,7 @@ INSTALLED = "chaton_native.#{RbConfig::CONFIG["DLEXT"]}".freeze
 cargo = [Toolchain.cargo, "build", "--locked", "--release", "--package", CRATE]
 
 allocator = with_config("bundled-allocator", true)
-builder = [RbConfig.ruby, File.join(__dir__, "bundled_allocator.rb")].shelljoin
+builder = ->(name) { [RbConfig.ruby, File.join(__dir__, name)].shelljoin }
 
 File.write("Makefile", <<~MAKEFILE)
   # Written by extconf.rb.
@@ -51,14 +52,16 @@ File.write("Makefile", <<~MAKEFILE)
 
   all:
   \tcd $(ROOT) && #{cargo.shelljoin}
-  \t#{allocator ? "#{builder} $(CARGO_TARGET_DIR)/#{BundledAllocator::NAME}" : "@:"}
+  \t#{builder["before_start.rb"]} $(CARGO_TARGET_DIR)/#{BeforeStart::NAME}
+  \t#{allocator ? "#{builder["bundled_allocator.rb"]} $(CARGO_TARGET_DIR)/#{BundledAllocator::NAME}" : "@:"}
 
   # A gem keeps only the shared object; target/ is a hundred times larger.
   install: all
   \tmkdir -p $(DESTDIR)$(sitearchdir)/chaton
   \tcp $(CARGO_TARGET_DIR)/release/#{BUILT} $(DESTDIR)$(sitearchdir)/chaton/#{INSTALLED}
-  \tif [ -f $(CARGO_TARGET_DIR)/#{BundledAllocator::NAME} ]; then \\
-  \t  cp $(CARGO_TARGET_DIR)/#{BundledAllocator::NAME} $(DESTDIR)$(sitearchdir)/chaton/; fi
+  \tfor name in #{BeforeStart::NAME} #{BundledAllocator::NAME}; do \\
+  \t  if [ -f $(CARGO_TARGET_DIR)/$$name ]; then \\
+  \t    cp $(CARGO_TARGET_DIR)/$$name $(DESTDIR)$(sitearchdir)/chaton/; fi; done
   \trm -rf $(CARGO_TARGET_DIR)
 
   clean distclean:

@@ -26,6 +26,13 @@ module Chaton
       nil
     end
 
+    # @param name [String] of a shared object that is built with the native extension
+    # @return [String, nil] its path
+    def self.built(name)
+      [__dir__, *$LOAD_PATH.map { |folder| File.join(folder.to_s, "chaton") }]
+        .map { |folder| File.join(folder, name) }.find { |path| File.file?(path) }
+    end
+
     # @param folder [String] contains a folder for each minor version of Ruby
     # @param minor [String] version of Ruby
     # @param host_os [String] as RbConfig has it

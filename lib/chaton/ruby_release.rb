@@ -21,6 +21,9 @@ module Chaton
     # @return [Boolean] whether functions may be called that are not part of Ruby's stable interface
     def self.unstable_calls?(version = RUBY_VERSION, env = ENV) = !untried?(version) || env[TRY_VARIABLE] == "1"
 
+    # @return [Boolean] whether Ruby tells which thread holds its lock
+    def self.gvl_events?(version = RUBY_VERSION) = (series(version) <=> [3, 3]) >= 0
+
     # @return [Array<String>] sentences for the log at boot
     # @raise [ConfigError] when a variable asks for what cannot be served with
     def self.warnings(version = RUBY_VERSION, env = ENV)

@@ -4,7 +4,6 @@ require "fileutils"
 require "json"
 require "open3"
 require "rubygems/package"
-require_relative "../../ext/chaton/bundled_allocator"
 require_relative "../../ext/chaton/toolchain"
 require_relative "../../lib/chaton/native_library"
 require_relative "third_party_licenses"
@@ -61,10 +60,10 @@ class NativeGem
     File.size(library)
   end
 
-  # @param library [String] the shared object of jemalloc
-  def add_allocator(library)
+  # @param library [String] a shared object that servers preload
+  def add_library(library)
     check(library)
-    put(library, "lib/chaton/#{BundledAllocator::NAME}")
+    put(library, "lib/chaton/#{File.basename(library)}")
   end
 
   # @param text [String]

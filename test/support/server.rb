@@ -6,7 +6,8 @@ require "open3"
 require "rbconfig"
 require "tmpdir"
 require "chaton/control"
-require "chaton/memory/allocator"
+require "chaton/config"
+require "chaton/memory/launch_settings"
 require_relative "compiled_cache"
 require_relative "http_client"
 require_relative "output"
@@ -46,7 +47,9 @@ class Server
   def self.allocator
     @allocator ||= begin
       choice = Chaton::Memory::Allocator.new(:auto, env: {}, mapped: []).choice
-      { **(choice.path ? { "LD_PRELOAD" => choice.path } : {}), **choice.env }.freeze
+      plan = Chaton::Config.load({ config_file: Chaton::Config::Loader::NO_FILE }, env: {})
+      preloaded = [choice.path, Chaton::Memory::LaunchSettings.before_start(plan)].compact
+      { **(preloaded.any? ? { "LD_PRELOAD" => preloaded.join(":") } : {}), **choice.env }.freeze
     end
   end
 

@@ -6,7 +6,7 @@
 //! than `width` threads are awake, so that a single busy thread is not disturbed.
 //! The `scheduler` changes the width as `policy` decides.
 
-mod allowance;
+mod affinity;
 mod back_off;
 mod clock_activity;
 pub mod gvl_activity;
@@ -68,6 +68,8 @@ pub struct PoolSettings {
     pub thread_idle: Duration,
     /// Whether it is counted how long work waits for the GVL, where CRuby reports that.
     pub gvl_wait: bool,
+    /// Whether threads that take turns at the GVL may be bound to one core, where CRuby reports that.
+    pub one_core: bool,
     /// This worker's slot on the scoreboard.
     pub slot: usize,
     /// Time between the supervisor's end and the forced exit of this process.
@@ -93,6 +95,7 @@ impl PoolSettings {
             background_share: 10,
             thread_idle: Duration::from_secs(1),
             gvl_wait: false,
+            one_core: false,
             slot: 0,
             orphan_exit: Duration::from_secs(1),
         }
@@ -156,8 +159,9 @@ impl Pool {
         let event_fd = Arc::new(EventFd::new()?);
         scoreboard.slot(settings.slot).counted.store(1, Ordering::Relaxed);
         let queue = WorkQueue::new(settings.background_share);
-        let counts = || GvlCounts::new(event_fd.clone(), ns(settings.blocked), settings.gvl_wait);
-        let gvl = gvl_events.then(|| Arc::new(counts()));
+        let gvl = gvl_events.then(|| {
+            Arc::new(GvlCounts::new(event_fd.clone(), settings.gvl_wait, settings.one_core))
+        });
         let state = PoolState::new(queue, CpuTimes::new(ns(settings.quantum_min)), clock::now_ns());
         Ok(Arc::new(Self {
             settings,

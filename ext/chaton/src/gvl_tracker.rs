@@ -4,6 +4,7 @@
 //! The hook may run on a thread other than the one it is about, and without the GVL.
 //! Of Ruby it only calls the read of a thread's slot.
 
+use std::cell::Cell;
 use std::ffi::{c_uint, c_void};
 use std::ptr;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -16,6 +17,7 @@ use chaton_core::pool::Pool;
 
 use crate::gvl_events::{add_hook, EventData, ThreadSlot, EXITED, READY, RESUMED, SUSPENDED};
 use crate::handle::generation;
+use crate::symbol::symbol;
 
 /// The slot in which a Ruby thread keeps its [`TrackedThread`].
 static SLOT: OnceLock<Option<ThreadSlot>> = OnceLock::new();
@@ -23,6 +25,11 @@ static SLOT: OnceLock<Option<ThreadSlot>> = OnceLock::new();
 /// made it. The counts are leaked: a hook may read them at any time.
 static OUTSIDERS: AtomicPtr<GvlCounts> = AtomicPtr::new(ptr::null_mut());
 static MADE_IN: AtomicU32 = AtomicU32::new(0);
+
+thread_local! {
+    /// What the slot of the Ruby thread on this native thread holds.
+    static CURRENT: Cell<*const TrackedThread> = const { Cell::new(ptr::null()) };
+}
 
 /// Whether this Ruby's events name their thread. Call with the GVL.
 pub fn is_available() -> bool {
@@ -55,7 +62,7 @@ impl TrackedThread {
         Some(thread)
     }
 
-    /// The calling thread leaves the pool.
+    /// The calling thread leaves the pool. Ruby may use its native thread again.
     pub fn leaves(&self) {
         bind(ptr::null());
         self.is_gone();
@@ -64,6 +71,27 @@ impl TrackedThread {
     /// The thread has ended, perhaps without leaving.
     pub fn is_gone(&self) {
         self.counts.suspended(&self.record);
+        self.counts.free(&self.record);
+    }
+}
+
+/// Whether threads may be bound to one core: `before_start.c` is preloaded, and frees them before they start a thread or a
+/// program, which would inherit the core.
+pub fn may_bind() -> bool {
+    let Some(before_start) = symbol(c"chaton_before_start") else { return false };
+    // SAFETY: this variable of before_start.c, to which only this value is ever written.
+    unsafe { (*before_start.cast::<AtomicPtr<c_void>>()).store(free_current as *mut c_void, SeqCst) };
+    true
+}
+
+/// The calling native thread, if it is of a pool, may run on all cores of the process until it next wants the GVL.
+extern "C" fn free_current() {
+    // Without a value while a thread ends. What it points to is released by this thread only.
+    let thread = CURRENT.try_with(Cell::get).unwrap_or(ptr::null());
+    // SAFETY: null, or held by the slot of the Ruby thread that runs here.
+    let Some(thread) = (unsafe { thread.as_ref() }) else { return };
+    if thread.made_in == generation() {
+        thread.counts.free(&thread.record);
     }
 }
 
@@ -76,6 +104,7 @@ fn bind(tracked: *const TrackedThread) {
         let thread = rb_sys::rb_thread_current();
         let before = slot.get(thread).cast::<TrackedThread>().cast_const();
         slot.set(thread, tracked.cast_mut().cast());
+        CURRENT.set(tracked);
         if !before.is_null() {
             drop(Arc::from_raw(before));
         }
@@ -103,7 +132,8 @@ unsafe extern "C" fn happened(event: c_uint, data: *const EventData, _: *mut c_v
     match event {
         READY => thread.counts.ready(&thread.record),
         RESUMED => thread.counts.resumed(&thread.record),
-        _ => thread.counts.suspended(&thread.record),
+        SUSPENDED => thread.counts.suspended(&thread.record),
+        _ => thread.is_gone(),
     }
 }
 

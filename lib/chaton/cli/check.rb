@@ -20,7 +20,7 @@ module Chaton
         enter(plan)
         plan = with_certificates(with_sidekiq_file(plan))
         # Like the server, before the application is loaded.
-        launch_settings = Memory::LaunchSettings.new(plan.memory, cache: Memory::HeapCache.of(plan), env: ENV.to_h)
+        launch_settings = Memory::LaunchSettings.of(plan, env: ENV.to_h)
         load_code(plan)
         show(with_store(with_database(with_cable(plan))), launch_settings)
         0

@@ -41,8 +41,7 @@ module Chaton
         refusal = Launch.refusal(plan) || unknown_program
         return log.debug("allocator and heap sizes are unchanged: #{refusal}") if refusal
 
-        settings = LaunchSettings.new(plan.memory, cache: HeapCache.of(plan, env: @environment), env: @environment,
-                                                   loads: !plan.preload?)
+        settings = LaunchSettings.of(plan, env: @environment, loads: !plan.preload?)
         return write(settings.log_lines, log) if settings.variables.empty?
 
         replace(settings, log)

@@ -16,6 +16,19 @@ module Chaton
       # without.
       BEGINNING = /_INIT_(?:SLOTS|BYTES)\z/
 
+      # Frees threads that are bound to a core before they start a thread or a program (ext/chaton/before_start.c).
+      BEFORE_START = "libchaton_before_start.so"
+
+      # @return [String, nil] path of {BEFORE_START}, if a process of this plan needs it and it was built
+      def self.before_start(plan) = plan.one_core? ? NativeLibrary.built(BEFORE_START) : nil
+
+      # @param plan [Config::Plan]
+      # @param options [Hash] `env` and `loads` of {#initialize}
+      def self.of(plan, **options)
+        cache = HeapCache.of(plan, env: options.fetch(:env))
+        new(plan.memory, cache: cache, before_start: before_start(plan), **options)
+      end
+
       attr_reader :allocator, :heap
       # @return [HeapCache::Entry, nil] the reading from which the heap's sizes are derived
       attr_reader :entry
@@ -23,11 +36,14 @@ module Chaton
       # @param settings [Object] the settings of `memory { }`
       # @param env [Hash{String=>String}] as the user set it
       # @param loads [Boolean] whether the process loads the application itself
-      def initialize(settings, cache:, env:, loads: true, allocator: Allocator.new(settings.allocator, env: env))
+      # @param before_start [String, nil] see {BEFORE_START}
+      def initialize(settings, cache:, env:, loads: true, before_start: nil,
+                     allocator: Allocator.new(settings.allocator, env: env))
         @env = env
         @cache = cache
         @entry = cache.read
         @loads = loads
+        @before_start = before_start unless preloaded.include?(before_start)
         @allocator = allocator.choice
         @heap = Heap.shape(RUBY_VERSION, Heap::Intent.of(settings), @entry&.reading)
       end
@@ -64,12 +80,14 @@ module Chaton
 
       private
 
-      # Our library goes first, because the first one that defines malloc is used.
+      # Our libraries go first, because the first one that defines malloc is used.
       def preload
-        return {} unless @allocator.path
-
-        { "LD_PRELOAD" => [@allocator.path, *@env["LD_PRELOAD"].to_s.split(/[ :]+/)].reject(&:empty?).join(":") }
+        ours = [@allocator.path, @before_start].compact
+        ours.empty? ? {} : { "LD_PRELOAD" => [*ours, *preloaded].join(":") }
       end
+
+      # @return [Array<String>] what the user preloads
+      def preloaded = @env["LD_PRELOAD"].to_s.split(/[ :]+/).reject(&:empty?)
 
       def heap_line
         kept = left_alone.empty? ? {} : { left_alone: left_alone.join(" ") }

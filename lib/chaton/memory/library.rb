@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "rbconfig"
+require_relative "../native_library"
 
 module Chaton
   module Memory
@@ -43,10 +44,7 @@ module Chaton
           .select { |folder| File.directory?(folder) }.uniq { |folder| File.realpath(folder) }
       end
 
-      def self.bundled
-        [File.expand_path("..", __dir__), *$LOAD_PATH.map { |folder| File.join(folder.to_s, "chaton") }]
-          .map { |folder| File.join(folder, BUNDLED) }.select { |path| File.file?(path) }.first(1)
-      end
+      def self.bundled = [NativeLibrary.built(BUNDLED)].compact
 
       # libmimalloc.so.2.0 before libmimalloc.so.1.
       def self.newest(path) = path[/so\.([\d.]+)\z/, 1].to_s.split(".").map { |number| -number.to_i }

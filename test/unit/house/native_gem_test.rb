@@ -26,7 +26,7 @@ class NativeGemTest < Minitest::Test
 
   def test_a_gem_has_an_object_for_each_ruby_and_nothing_to_compile
     add("3.1", "3.4", "4.0")
-    @gem.add_allocator(library("GLIBC_2.17"))
+    @gem.add_library(library("GLIBC_2.17", name: "libchaton_jemalloc.so"))
     @gem.add_licenses("licences")
     path = @gem.pack(@folder)
     spec = Gem::Package.new(path).spec
@@ -136,8 +136,8 @@ class NativeGemTest < Minitest::Test
     minors.each { |minor| @gem.add_extension(library("GLIBC_2.2.5", "GLIBC_2.31"), minor) }
   end
 
-  def library(*versions)
-    path = File.join(@folder, "library.so")
+  def library(*versions, name: "library.so")
+    path = File.join(@folder, name)
     File.binwrite(path, "\x7FELF\0#{versions.join("\0")}\0")
     path
   end

@@ -23,12 +23,12 @@ class LaunchSettingsTest < Minitest::Test
   def teardown = FileUtils.remove_entry(@root)
 
   def launch_settings(env = {}, path: "/lib/libjemalloc.so.2", variables: { "MALLOC_CONF" => "narenas:1" },
-                      loads: true, **settings)
+                      loads: true, before_start: nil, **settings)
     settings = { eden: :auto, longlife: :settle, collect: :between, limit: :auto, allocator: :auto, **settings }
     choice = Memory::Allocator::Choice.new(name: "jemalloc", path: path, env: variables, shape: "one arena", why: "so",
                                            missed: false)
     settings = Chaton::Config::MemorySettings.new(**settings)
-    Memory::LaunchSettings.new(settings, cache: @cache, env: env, loads: loads,
+    Memory::LaunchSettings.new(settings, cache: @cache, env: env, loads: loads, before_start: before_start,
                                          allocator: Chosen.new(choice))
   end
 
@@ -61,6 +61,25 @@ class LaunchSettingsTest < Minitest::Test
     variables = launch_settings({ "LD_PRELOAD" => "a.so b.so:c.so" }).variables
     assert_equal "/lib/libjemalloc.so.2:a.so:b.so:c.so", variables["LD_PRELOAD"]
     refute_includes launch_settings({}, path: nil).variables, "LD_PRELOAD"
+  end
+
+  def test_the_library_that_frees_bound_threads_is_preloaded_once
+    preloaded = ->(*given) { launch_settings(*given, before_start: "/lib/before.so").variables["LD_PRELOAD"] }
+    assert_equal "/lib/libjemalloc.so.2:/lib/before.so:a.so", preloaded[{ "LD_PRELOAD" => "a.so" }]
+    assert_equal "/lib/libjemalloc.so.2:/lib/before.so", preloaded[{ "LD_PRELOAD" => "/lib/before.so" }]
+    assert_equal({ "LD_PRELOAD" => "/lib/before.so" },
+                 launch_settings({}, path: nil, variables: {}, before_start: "/lib/before.so").variables)
+    again = { "LD_PRELOAD" => "/lib/jemalloc.so:/lib/before.so" }
+    assert_empty launch_settings(again, path: nil, variables: {}, before_start: "/lib/before.so").variables
+  end
+
+  def test_it_is_needed_where_threads_may_be_bound
+    needs = lambda do |source|
+      plan = Chaton::Config.load({ config_file: "-", **source }, env: {}, root: @root)
+      !Memory::LaunchSettings.before_start(plan).nil?
+    end
+    assert_equal Chaton::RubyRelease.gvl_events? && Etc.nprocessors > 1, needs[{}]
+    refute needs[{ cpu_affinity: false }]
   end
 
   def test_the_users_variables_are_kept

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::clock;
 use crate::event_fd::EventFd;
-use crate::pool::allowance::Allowance;
+use crate::pool::affinity::Affinity;
 use crate::pool::observer::{Activity, ARRIVAL_NS};
 use crate::pool::policy::{Decision, Facts, Rule};
 use crate::pool::state::PoolState;
@@ -39,10 +39,6 @@ pub struct GvlCounts {
     outsiders: AtomicUsize,
     /// When a pool thread last gave it up (ns of the clock).
     released_ns: AtomicU64,
-    /// How many times one gave it up for a moment, and then went on with its work.
-    moments: AtomicU64,
-    /// For how long none held or wanted it otherwise, although work waited (ns).
-    blocked_ns: AtomicU64,
     /// How many times a pool thread has wanted it to go on with its work.
     returns: AtomicU64,
     /// A thread outside the pool has the GVL.
@@ -54,30 +50,27 @@ pub struct GvlCounts {
     is_watched: AtomicBool,
     /// The first of these is asked for: the blocks of late were long enough.
     tells_blocks: AtomicBool,
-    /// A shorter time is a moment (ns).
-    starved_after_ns: u64,
     /// Whether the waits of pool threads are timed.
     times_waits: bool,
+    affinity: Affinity,
     event_fd: Arc<EventFd>,
 }
 
 impl GvlCounts {
-    /// `event_fd` wakes the scheduler. The pool is starved after `starved_after_ns` without a thread that can run.
-    /// `times_waits`: whether the waits of pool threads are timed.
-    pub fn new(event_fd: Arc<EventFd>, starved_after_ns: u64, times_waits: bool) -> Self {
+    /// `event_fd` wakes the scheduler. `times_waits`: whether the waits of pool threads are timed; `one_core`: whether
+    /// they may be bound to one core.
+    pub fn new(event_fd: Arc<EventFd>, times_waits: bool, one_core: bool) -> Self {
         Self {
             wanting: AtomicUsize::new(0),
             outsiders: AtomicUsize::new(0),
             released_ns: AtomicU64::new(clock::now_ns()),
-            moments: AtomicU64::new(0),
-            blocked_ns: AtomicU64::new(0),
             returns: AtomicU64::new(0),
             outsider_holds: AtomicBool::new(false),
             is_wakeable: AtomicBool::new(false),
             is_watched: AtomicBool::new(true),
             tells_blocks: AtomicBool::new(true),
-            starved_after_ns,
             times_waits,
+            affinity: Affinity::new(one_core),
             event_fd,
         }
     }
@@ -116,21 +109,15 @@ impl GvlCounts {
             let none_wanted = self.wanting.fetch_add(1, SeqCst) == 0;
             if thread.has_work() {
                 self.returns.fetch_add(1, Relaxed);
-                self.block_ends(thread, none_wanted, now.unwrap_or_else(clock::now_ns));
+                let now = now.unwrap_or_else(clock::now_ns);
+                if self.affinity.returns(thread, !none_wanted, now) {
+                    // The scheduler frees threads that are away for long.
+                    self.event_fd.notify();
+                }
             }
         }
         if self.outsider_holds.load(SeqCst) {
             self.notify();
-        }
-    }
-
-    /// The thread goes on with its work. `none_wanted`: none held or wanted the GVL before.
-    fn block_ends(&self, thread: &ThreadRecord, none_wanted: bool, now: u64) {
-        let ago = |since: &AtomicU64| now.saturating_sub(since.load(SeqCst));
-        if ago(&thread.released_ns) < self.starved_after_ns {
-            self.moments.fetch_add(1, Relaxed);
-        } else if none_wanted && self.is_wakeable.load(Relaxed) {
-            self.blocked_ns.fetch_add(ago(&self.released_ns), Relaxed);
         }
     }
 
@@ -157,6 +144,9 @@ impl GvlCounts {
         // Stored before the count falls: who sees no thread sees since when.
         self.released_ns.store(now, SeqCst);
         thread.released_ns.store(now, Relaxed);
+        if thread.has_work() {
+            self.affinity.suspended(thread);
+        }
         let could_run = thread.can_run.swap(false, SeqCst);
         let was_last = could_run && self.wanting.fetch_sub(1, SeqCst) == 1;
         if was_last && self.is_wakeable.load(SeqCst) && self.tells_blocks.load(SeqCst) {
@@ -193,6 +183,16 @@ impl GvlCounts {
     pub fn compete(&self) -> bool {
         self.is_watched.store(true, SeqCst);
         !self.none_wants() && (self.outsiders_want() || self.outsider_holds.load(SeqCst))
+    }
+
+    /// Whether the threads are bound to one core.
+    pub fn are_bound(&self) -> bool {
+        self.affinity.is_bound(clock::now_ns())
+    }
+
+    /// The thread ends, or is about to start a thread or a program: it may run on all cores.
+    pub fn free(&self, thread: &ThreadRecord) {
+        self.affinity.free(thread);
     }
 
     /// Whether a thread outside the pool wants it.
@@ -257,27 +257,16 @@ impl Alarms {
     }
 }
 
-/// The cores on which this process may run. A quota of CPU time does not count: it holds for all cores.
-fn cores() -> usize {
-    rustix::thread::sched_getaffinity(None).map_or(usize::MAX, |set| set.count() as usize)
-}
-
 /// Reads the counts for the scheduler.
 pub(crate) struct GvlActivity {
     counts: Arc<GvlCounts>,
     turn: Turn,
     alarms: Alarms,
-    allowance: Allowance,
 }
 
 impl GvlActivity {
     pub fn new(counts: Arc<GvlCounts>) -> Self {
-        Self {
-            counts,
-            turn: Turn::default(),
-            alarms: Alarms::default(),
-            allowance: Allowance::new(cores()),
-        }
+        Self { counts, turn: Turn::default(), alarms: Alarms::default() }
     }
 
     /// The time until the pool may have starved (ns), when nothing is told of sooner.
@@ -334,8 +323,7 @@ impl Activity for GvlActivity {
     ) -> Option<Arc<ThreadRecord>> {
         let runner = state.records().find(|thread| thread.holds_gvl());
         facts.outsider_waiting = self.counts.outsiders_want();
-        let sums = [&self.counts.moments, &self.counts.blocked_ns].map(|sum| sum.load(Relaxed));
-        self.allowance.apply(facts, sums[0], sums[1]);
+        facts.is_bound = self.counts.affinity.look(state.records(), now);
         facts.progress += self.counts.returns.load(Relaxed);
         // A woken thread wants the GVL as soon as the kernel lets it run, unless it blocks in a finalizer first.
         let recently = now.saturating_sub(state.last_wake_ns) < ARRIVAL_NS;
@@ -368,7 +356,11 @@ impl Activity for GvlActivity {
         let compete = self.counts.compete();
         if facts.waiting == 0 {
             self.counts.tells_blocks.store(true, SeqCst);
-            return if compete { due_ns } else { EMPTY_PAUSE_NS };
+            return match (compete, facts.is_bound) {
+                (true, _) => due_ns,
+                (false, true) => PAUSE_NS_MAX,
+                (false, false) => EMPTY_PAUSE_NS,
+            };
         }
         due_ns.min(self.starves_in_ns(facts, made.rule == Rule::Starved))
     }
@@ -384,7 +376,7 @@ mod tests {
     }
 
     fn counts() -> GvlCounts {
-        GvlCounts::new(Arc::new(EventFd::new().unwrap()), 100 * US, false)
+        GvlCounts::new(Arc::new(EventFd::new().unwrap()), false, false)
     }
 
     const US: u64 = 1_000;
@@ -498,28 +490,6 @@ mod tests {
     }
 
     #[test]
-    fn moments_of_one_thread_count_beside_others_and_longer_blocks_only_if_none_can_run() {
-        let (counts, a, b) = (counts(), thread(0), thread(1));
-        counts.note_wakeable(true);
-        for thread in [&a, &b] {
-            thread.work_since_ns.store(1, Relaxed);
-            counts.resumed(thread);
-        }
-        counts.suspended(&a);
-        counts.ready(&a);
-        assert_eq!(counts.moments.load(Relaxed), 1);
-        let long_ago = clock::now_ns() - 1_000 * US;
-        for (blocked, sum) in [([&a].as_slice(), 0), (&[&a, &b], 1)] {
-            blocked.iter().for_each(|thread| counts.suspended(thread));
-            counts.released_ns.store(long_ago, SeqCst);
-            a.released_ns.store(long_ago, Relaxed);
-            counts.ready(&a);
-            assert_eq!(counts.blocked_ns.load(Relaxed) / (1_000 * US), sum);
-        }
-        assert_eq!(counts.moments.load(Relaxed), 1);
-    }
-
-    #[test]
     fn notifies_the_scheduler_once_when_the_last_thread_blocks() {
         let (counts, a, b) = (counts(), thread(0), thread(1));
         for thread in [&a, &b] {
@@ -539,7 +509,7 @@ mod tests {
     fn waits_are_timed_only_where_that_is_asked_for() {
         for (times_waits, least_ns) in [(true, 5_000_000), (false, 0)] {
             let event_fd = Arc::new(EventFd::new().unwrap());
-            let (counts, a) = (GvlCounts::new(event_fd, 100 * US, times_waits), thread(0));
+            let (counts, a) = (GvlCounts::new(event_fd, times_waits, false), thread(0));
             counts.ready(&a);
             if times_waits {
                 a.ready_since_ns.fetch_sub(5_000_000, Relaxed);
@@ -601,20 +571,6 @@ mod tests {
             activity.observe(&state, &mut facts, state.last_wake_ns + since_ns);
             assert_eq!(facts.blocked_ns > 0, blocked, "{since_ns}");
         }
-    }
-
-    #[test]
-    fn a_process_that_is_bound_to_one_core_has_one() {
-        let bound = std::thread::spawn(|| {
-            let all = rustix::thread::sched_getaffinity(None).unwrap();
-            let first = (0..).find(|core| all.is_set(*core)).unwrap();
-            let mut one = rustix::thread::CpuSet::new();
-            one.set(first);
-            rustix::thread::sched_setaffinity(None, &one).unwrap();
-            cores()
-        });
-        assert_eq!(bound.join().unwrap(), 1);
-        assert!(cores() > 0);
     }
 
     #[test]

@@ -92,7 +92,7 @@ impl SchedulerLoop {
             let (notified, received) = self.sleep(due_ns);
             if notified {
                 self.pool.event_fd.clear();
-                if self.pool.gvl.as_ref().is_some_and(|counts| counts.compete()) {
+                if self.pool.gvl.as_ref().is_some_and(|gvl| gvl.compete() | gvl.are_bound()) {
                     self.pool.armed.store(true, Ordering::Release);
                 }
             }

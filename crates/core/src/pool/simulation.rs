@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use crate::sync::Parker;
 
-use crate::pool::allowance::Allowance;
 use crate::pool::clock_activity::ClockActivity;
 use crate::pool::observer::{Activity, Observer};
 use crate::pool::policy::{Decision, Facts};
@@ -56,13 +55,6 @@ struct SimulatedWork {
     client: usize,
 }
 
-impl SimulatedWork {
-    /// The wait that is over.
-    fn waited(&self) -> u64 {
-        self.at.checked_sub(1).map_or(0, |before| self.unit[before].1)
-    }
-}
-
 struct SimulatedPool {
     now: u64,
     max: usize,
@@ -77,11 +69,6 @@ struct SimulatedPool {
     units: HashMap<u64, SimulatedWork>,
     turn: u64,
     blocked: u64,
-    /// With GVL events: the allowance, the moments that it counts, and for how long nothing could run otherwise while
-    /// work waited.
-    allowance: Allowance,
-    moments: u64,
-    blocked_sum: u64,
     /// Times that work went on after a wait; with clocks, readings at which it did.
     returns: u64,
     /// With clocks: how the next reading is timed, when it is due, and the CPU time used
@@ -124,9 +111,6 @@ impl SimulatedPool {
             units: HashMap::new(),
             turn: 0,
             blocked: 0,
-            allowance: Allowance::new(2),
-            moments: 0,
-            blocked_sum: 0,
             returns: 0,
             clocks: None,
             observe_at: 0,
@@ -188,14 +172,12 @@ impl SimulatedPool {
 
     fn step(&mut self) {
         self.now += STEP;
-        let could_run = self.can_run();
         for index in 0..self.threads.len() {
             if matches!(self.threads[index], SimulatedThread::Coming(at) | SimulatedThread::Waits(at) if at <= self.now)
             {
                 self.threads[index] = SimulatedThread::Wants;
                 self.fifo.push_back(index);
                 self.returns += u64::from(self.clocks.is_none() && self.work[index].is_some());
-                self.block_ends(index, could_run);
             }
         }
         let mut left = STEP;
@@ -212,15 +194,6 @@ impl SimulatedPool {
         self.blocked = if self.can_run() || left < STEP { 0 } else { self.blocked + STEP };
         if self.now >= self.observe_at {
             self.observe();
-        }
-    }
-
-    fn block_ends(&mut self, index: usize, could_run: bool) {
-        let Some(work) = &self.work[index] else { return };
-        if work.waited() < BLOCKED {
-            self.moments += 1;
-        } else if !could_run && !self.state.queue.is_empty() {
-            self.blocked_sum += self.blocked;
         }
     }
 
@@ -315,8 +288,6 @@ impl SimulatedPool {
             running: runner.and_then(|index| self.work[index].as_ref()),
             turn: self.turn,
             blocked: if self.clocks.is_none() { self.blocked } else { elapsed * u64::from(unused) },
-            allowance: &mut self.allowance,
-            sums: (self.moments, self.blocked_sum),
             used: at_work.filter_map(|(_, work)| Some(work.as_ref()?.used)).collect(),
             returns: self.returns,
             unused,
@@ -354,9 +325,6 @@ struct SimulatedActivity<'a> {
     running: Option<&'a SimulatedWork>,
     turn: u64,
     blocked: u64,
-    allowance: &'a mut Allowance,
-    /// The moments, and the time of the other blocks.
-    sums: (u64, u64),
     /// CPU time of the work of each thread that can run.
     used: Vec<u64>,
     returns: u64,
@@ -382,7 +350,6 @@ impl Activity for SimulatedActivity<'_> {
             facts.one_is_quick =
                 now - state.last_take_ns.max(state.last_switch_ns) < facts.quantum_ns;
         } else {
-            self.allowance.apply(facts, self.sums.0, self.sums.1);
             facts.quantum_ns = state.exact_quantum_ns(role);
             facts.one_is_quick = self.used.iter().any(|used| *used < facts.quantum_ns);
         }

@@ -1,0 +1,300 @@
+//! On which cores the threads of a pool run: on one, while they take turns at the GVL.
+//!
+//! Only one of them can run Ruby code. A page with 35 queries gives the GVL up 250 times, and where several pages are at work
+//! it mostly goes to a thread that the kernel wakes on an idle core, whose caches know nothing of what Ruby has just
+//! used. On the core of the thread before, a hand-over costs a tenth of that, so it does not matter how many there are.
+//! What it costs is that work of the threads without the GVL has to share the core. So they are bound only while they take many
+//! turns, for which they need little of the CPU without the GVL, and a thread that is away for long is freed.
+//!
+//! The threads are bound for a second, and are then free until they have taken so many turns again: the kernel, which puts
+//! a thread that wakes on an idle core, thus chooses the core anew, away from other programs and other workers.
+//!
+//! A thread that starts a thread or a program is freed before, because both inherit its cores: see `inheritance.rs` of the
+//! extension.
+
+use std::sync::Arc;
+
+use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity, CpuSet, Pid};
+
+use crate::pool::thread_record::ThreadRecord;
+use crate::sync::atomic::AtomicU64;
+use crate::sync::atomic::Ordering::Relaxed;
+
+/// So many turns within [`TURNS_NS`] bind the threads: a thousand in a second, each of which costs 10 to 50 µs less
+/// on one core.
+const TURNS: u64 = 10;
+/// See [`TURNS`] (ns).
+const TURNS_NS: u64 = 10_000_000;
+/// For how long the threads are then bound (ns). Each time that they are free costs them some turns, and their caches:
+/// with a tenth of this a page of Redmine took 8 % more CPU.
+const BOUND_NS: u64 = 1_000_000_000;
+/// A thread that has been without the GVL for this long (ns) is freed, in case that it computes.
+const AWAY_NS: u64 = 1_000_000;
+/// CPU time (ns) that a thread uses between giving the GVL up and wanting it again, from which on other cores are worth more
+/// than a hand-over on the same one. PostgreSQL's driver uses 5 to 30 µs.
+const APART_NS_MAX: u64 = 50_000;
+/// Each thread reads its CPU clock around one time without the GVL of so many: two reads take 0.5 µs.
+const SAMPLE_EVERY: u64 = 8;
+/// The mean is of about so many samples; a quarter of them is enough for the first one.
+const SAMPLES: u64 = 64;
+/// The threads may run on each core of the process.
+pub(crate) const FREE: usize = usize::MAX;
+
+/// The cores of a pool's threads.
+pub(crate) struct Affinity {
+    /// Those of the process; `None` if the threads are never bound.
+    all: Option<CpuSet>,
+    /// The core to which the threads are bound, and until when (ns of the clock).
+    core: AtomicU64,
+    until_ns: AtomicU64,
+    /// The turns since then.
+    turns: AtomicU64,
+    turns_since_ns: AtomicU64,
+    /// Times without the GVL of which the CPU time is known, and its sum (ns).
+    samples: AtomicU64,
+    apart_ns: AtomicU64,
+}
+
+impl Affinity {
+    /// `wanted`: whether the threads may be bound at all.
+    pub fn new(wanted: bool) -> Self {
+        let all = if wanted { sched_getaffinity(None).ok() } else { None };
+        Self::of(all.filter(|cores| cores.count() > 1))
+    }
+
+    fn of(all: Option<CpuSet>) -> Self {
+        Self {
+            all,
+            core: AtomicU64::new(0),
+            until_ns: AtomicU64::new(0),
+            turns: AtomicU64::new(0),
+            turns_since_ns: AtomicU64::new(0),
+            samples: AtomicU64::new(0),
+            apart_ns: AtomicU64::new(0),
+        }
+    }
+
+    /// The thread, which has work, has given up the GVL.
+    pub fn suspended(&self, thread: &ThreadRecord) {
+        if self.all.is_none() {
+            return;
+        }
+        let sampled = thread.suspensions.fetch_add(1, Relaxed).is_multiple_of(SAMPLE_EVERY);
+        let cpu_ns = if sampled { thread.probe.cpu_ns() } else { None };
+        thread.apart_since_ns.store(cpu_ns.unwrap_or(0), Relaxed);
+    }
+
+    /// The thread wants the GVL, to go on with its work. `turn`: others hold or want it. Returns whether the threads are bound
+    /// from now on.
+    pub fn returns(&self, thread: &ThreadRecord, turn: bool, now: u64) -> bool {
+        let Some(all) = &self.all else { return false };
+        let since_ns = thread.apart_since_ns.swap(0, Relaxed);
+        if since_ns > 0 {
+            self.sample(thread.probe.cpu_ns().unwrap_or(0).saturating_sub(since_ns));
+        }
+        if self.is_bound(now) {
+            bind(thread, self.core.load(Relaxed) as usize);
+            return false;
+        }
+        free(thread, all);
+        let begins = turn && self.begins(now);
+        if begins {
+            self.core.store(sched_getcpu() as u64, Relaxed);
+        }
+        begins
+    }
+
+    /// Counts a turn, and returns whether the threads are bound from now on.
+    fn begins(&self, now: u64) -> bool {
+        if now.saturating_sub(self.turns_since_ns.load(Relaxed)) > TURNS_NS {
+            self.turns_since_ns.store(now, Relaxed);
+            self.turns.store(0, Relaxed);
+        }
+        let is_known = self.samples.load(Relaxed) >= SAMPLES / 4;
+        let many = self.turns.fetch_add(1, Relaxed) + 1 >= TURNS;
+        let begins = many && is_known && !self.is_parallel();
+        if begins {
+            self.until_ns.store(now + BOUND_NS, Relaxed);
+        }
+        begins
+    }
+
+    /// Counts so much CPU time without the GVL. Of two threads at a time one count may be lost.
+    fn sample(&self, apart_ns: u64) {
+        let samples = self.samples.fetch_add(1, Relaxed) + 1;
+        let sum_ns = self.apart_ns.fetch_add(apart_ns, Relaxed) + apart_ns;
+        if samples >= SAMPLES {
+            self.samples.store(samples / 2, Relaxed);
+            self.apart_ns.store(sum_ns / 2, Relaxed);
+        }
+        if self.is_parallel() {
+            self.until_ns.store(0, Relaxed);
+        }
+    }
+
+    /// Whether the threads gain more by several cores than hand-overs cost.
+    fn is_parallel(&self) -> bool {
+        self.apart_ns.load(Relaxed) > self.samples.load(Relaxed) * APART_NS_MAX
+    }
+
+    /// Whether they are.
+    pub fn is_bound(&self, now: u64) -> bool {
+        now < self.until_ns.load(Relaxed)
+    }
+
+    /// Frees threads that are away for long, and all when their time is over. Returns whether it is not.
+    pub fn look<'a>(&self, threads: impl Iterator<Item = &'a Arc<ThreadRecord>>, now: u64) -> bool {
+        let Some(all) = &self.all else { return false };
+        let is_over = !self.is_bound(now);
+        for thread in threads {
+            let away_ns = now.saturating_sub(thread.released_ns.load(Relaxed));
+            if is_over || (away_ns > AWAY_NS && !thread.can_run.load(Relaxed)) {
+                free(thread, all);
+            }
+        }
+        !is_over
+    }
+
+    /// The thread may run on all cores, until it next wants the GVL.
+    pub fn free(&self, thread: &ThreadRecord) {
+        if let Some(all) = &self.all {
+            free(thread, all);
+        }
+    }
+}
+
+fn bind(thread: &ThreadRecord, core: usize) {
+    let mut bound = thread.core.lock();
+    if *bound != core {
+        let mut one = CpuSet::new();
+        one.set(core);
+        // The core may have been taken from the process: then the thread stays where it may be.
+        if sched_setaffinity(Pid::from_raw(thread.probe.tid()), &one).is_ok() {
+            *bound = core;
+        }
+    }
+}
+
+fn free(thread: &ThreadRecord, all: &CpuSet) {
+    let mut bound = thread.core.lock();
+    if *bound != FREE && sched_setaffinity(Pid::from_raw(thread.probe.tid()), all).is_ok() {
+        *bound = FREE;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sync::Parker;
+
+    const US: u64 = 1_000;
+    const MS: u64 = 1_000 * US;
+
+    fn affinity() -> Affinity {
+        Affinity::of(sched_getaffinity(None).ok())
+    }
+
+    /// The part of ten seconds for which threads are bound that take a turn each `every_us`, between which they use
+    /// so much CPU time without the GVL, in turn; so much later than the start.
+    fn bound(affinity: &Affinity, from_ns: u64, every_us: u64, apart_us: &[u64]) -> f64 {
+        let (mut now, end, mut bound_ns) = (from_ns, from_ns + 10_000 * MS, 0);
+        for turn in 0_usize.. {
+            if now >= end {
+                break;
+            }
+            if turn.is_multiple_of(SAMPLE_EVERY as usize) {
+                affinity.sample(apart_us[turn / SAMPLE_EVERY as usize % apart_us.len()] * US);
+            }
+            if affinity.is_bound(now) {
+                bound_ns += every_us * US;
+            } else {
+                affinity.begins(now);
+            }
+            now += every_us * US;
+        }
+        bound_ns as f64 / (end - from_ns) as f64
+    }
+
+    #[test]
+    fn threads_are_bound_while_they_take_many_turns_with_little_work_apart() {
+        let long = [20_000, 20, 20, 20, 20, 20, 20, 20, 20, 20];
+        for (case, every_us, apart_us, part) in [
+            ("queries", 200, [10, 30].as_slice(), 0.95..1.0),
+            ("few queries at a time", 900, &[10, 30], 0.8..1.0),
+            ("few turns", 2_000, &[10, 30], 0.0..0.001),
+            ("compression", 200, &[500], 0.0..0.001),
+            ("some of it", 200, &[10, 10, 10, 400], 0.0..0.05),
+            ("one long piece in ten", 200, &long, 0.0..0.05),
+            ("one in a hundred", 200, &[[20; 99].as_slice(), &[20_000]].concat(), 0.0..0.05),
+            ("just worth it", 200, &[45], 0.94..1.0),
+        ] {
+            // Cold, and after other work.
+            let (cold, after_queries, after_work) = (affinity(), affinity(), affinity());
+            bound(&after_queries, 0, 200, &[20]);
+            bound(&after_work, 0, 200, &[3_000]);
+            for affinity in [cold, after_queries, after_work] {
+                let seen = bound(&affinity, 20_000 * MS, every_us, apart_us);
+                assert!(part.contains(&seen), "{case}: {seen:.3}");
+            }
+        }
+    }
+
+    fn cores() -> u32 {
+        sched_getaffinity(None).unwrap().count()
+    }
+
+    #[test]
+    fn a_bound_thread_has_one_core_until_it_is_freed() {
+        let (affinity, all) = (affinity(), cores());
+        let thread = Arc::new(ThreadRecord::current(0, Parker::new().unparker().clone()));
+        (0..SAMPLES).for_each(|_| affinity.sample(20 * US));
+        let bind = |now| {
+            (0..TURNS).for_each(|_| {
+                affinity.returns(&thread, true, now);
+            });
+            affinity.returns(&thread, true, now)
+        };
+        let (start, mut begun) = (10_000 * MS, 0);
+        for _ in 0..TURNS {
+            assert_eq!(cores(), all);
+            begun += usize::from(affinity.returns(&thread, true, start));
+        }
+        assert_eq!(begun, 1);
+        affinity.returns(&thread, false, start);
+        assert_eq!(cores(), 1);
+        affinity.free(&thread);
+        assert_eq!(cores(), all, "before it starts a program");
+        bind(start);
+        assert_eq!(cores(), 1, "as soon as it goes on");
+        thread.released_ns.store(start, Relaxed);
+        let look = |now| affinity.look([&thread].into_iter(), now);
+        thread.can_run.store(true, Relaxed);
+        assert!(look(start + 2 * AWAY_NS));
+        assert_eq!(cores(), 1, "it can run");
+        thread.can_run.store(false, Relaxed);
+        assert!(look(start + AWAY_NS));
+        assert_eq!(cores(), 1, "it may wait for a query");
+        assert!(look(start + AWAY_NS + 1));
+        assert_eq!(cores(), all, "it may compute");
+        bind(start);
+        assert!(!look(start + BOUND_NS));
+        assert_eq!(cores(), all, "the time is over");
+        bind(start + 2 * BOUND_NS);
+        assert_eq!(cores(), 1);
+        (0..SAMPLES).for_each(|_| affinity.sample(MS));
+        affinity.returns(&thread, true, start + 2 * BOUND_NS);
+        assert_eq!(cores(), all, "its work has changed");
+    }
+
+    #[test]
+    fn threads_that_are_not_to_be_bound_never_are() {
+        let (affinity, all) = (Affinity::new(false), cores());
+        let thread = ThreadRecord::current(0, Parker::new().unparker().clone());
+        (0..SAMPLES).for_each(|_| affinity.sample(20 * US));
+        for _ in 0..3 * TURNS {
+            affinity.suspended(&thread);
+            assert!(!affinity.returns(&thread, true, 10_000 * MS));
+        }
+        assert_eq!(cores(), all);
+    }
+}
