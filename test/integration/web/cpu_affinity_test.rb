@@ -50,20 +50,14 @@ class CpuAffinityTest < Minitest::Test
 
   def setup = @all = File.read("/proc/self/status")[/^Cpus_allowed_list:\s*(\S+)/, 1]
 
-  def teardown
-    stop_load
-    super
-  end
-
-  # Eight clients.
-  def load(server, path)
-    @stop = false
-    @clients = Array.new(8) { Thread.new { server.get(path) until @stop } }
-  end
-
-  def stop_load
-    @stop = true
-    @clients.to_a.each(&:join)
+  # Eight clients while the block runs.
+  def under_load(server, path)
+    stop = false
+    clients = Array.new(8) { Thread.new { server.get(path) until stop } }
+    yield
+  ensure
+    stop = true
+    clients.each(&:join)
   end
 
   def cores(server) = server.get("/").body
@@ -77,9 +71,7 @@ class CpuAffinityTest < Minitest::Test
     [0, 2].each do |workers|
       server = boot(rackup: APP, config: "workers #{workers}")
       assert_equal @all, cores(server)
-      load(server, "/")
-      assert_bound(server)
-      stop_load
+      under_load(server, "/") { assert_bound(server) }
       server.eventually("the threads are free") { cores(server) == @all }
       assert_equal 0, server.stop
     end
@@ -87,30 +79,28 @@ class CpuAffinityTest < Minitest::Test
 
   def test_what_they_start_has_all
     server = boot(rackup: APP, config: "workers 0")
-    load(server, "/")
-    assert_bound(server)
     # The threads are free now and then, so one look may find some of them free.
     from_bound = []
-    server.eventually("each start is seen from a bound thread") do
-      looks = JSON.parse(server.get("/look").body)
-      assert_equal [@all], looks.map(&:last).uniq, looks
-      from_bound |= looks.reject { |_, bound, _| bound == @all }.map(&:first)
-      from_bound.size == (BINDS ? looks.size : 0)
+    under_load(server, "/") do
+      server.eventually("each start is seen from a bound thread") do
+        looks = JSON.parse(server.get("/look").body)
+        assert_equal [@all], looks.map(&:last).uniq, looks
+        from_bound |= looks.reject { |_, bound, _| bound == @all }.map(&:first)
+        from_bound.size == (BINDS ? looks.size : 0)
+      end
     end
     assert_equal 0, server.stop
   end
 
   def test_work_without_the_lock_keeps_all_cores
     server = boot(rackup: APP, config: "workers 0")
-    load(server, "/large")
-    50.times { assert_equal @all, server.get("/large").body }
+    under_load(server, "/large") { 50.times { assert_equal @all, server.get("/large").body } }
     assert_equal 0, server.stop
   end
 
   def test_it_can_be_switched_off
     server = boot(rackup: APP, config: "workers 0\ncpu_affinity false")
-    load(server, "/")
-    100.times { assert_equal @all, cores(server) }
+    under_load(server, "/") { 50.times { assert_equal @all, cores(server) } }
     assert_equal 0, server.stop
   end
 end
