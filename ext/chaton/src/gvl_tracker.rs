@@ -80,7 +80,9 @@ impl TrackedThread {
 pub fn may_bind() -> bool {
     let Some(before_start) = symbol(c"chaton_before_start") else { return false };
     // SAFETY: this variable of before_start.c, to which only this value is ever written.
-    unsafe { (*before_start.cast::<AtomicPtr<c_void>>()).store(free_current as *mut c_void, SeqCst) };
+    unsafe {
+        (*before_start.cast::<AtomicPtr<c_void>>()).store(free_current as *mut c_void, SeqCst)
+    };
     true
 }
 

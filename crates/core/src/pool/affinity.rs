@@ -18,7 +18,7 @@ use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity, CpuSet,
 
 use crate::pool::thread_record::ThreadRecord;
 use crate::sync::atomic::AtomicU64;
-use crate::sync::atomic::Ordering::Relaxed;
+use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// So many turns within [`TURNS_NS`] bind the threads: a thousand in a second, each of which costs 10 to 50 µs less
 /// on one core.
@@ -97,11 +97,7 @@ impl Affinity {
             return false;
         }
         free(thread, all);
-        let begins = turn && self.begins(now);
-        if begins {
-            self.core.store(sched_getcpu() as u64, Relaxed);
-        }
-        begins
+        turn && self.begins(now)
     }
 
     /// Counts a turn, and returns whether the threads are bound from now on.
@@ -114,7 +110,8 @@ impl Affinity {
         let many = self.turns.fetch_add(1, Relaxed) + 1 >= TURNS;
         let begins = many && is_known && !self.is_parallel();
         if begins {
-            self.until_ns.store(now + BOUND_NS, Relaxed);
+            self.core.store(sched_getcpu() as u64, Relaxed);
+            self.until_ns.store(now + BOUND_NS, Release);
         }
         begins
     }
@@ -139,7 +136,7 @@ impl Affinity {
 
     /// Whether they are.
     pub fn is_bound(&self, now: u64) -> bool {
-        now < self.until_ns.load(Relaxed)
+        now < self.until_ns.load(Acquire)
     }
 
     /// Frees threads that are away for long, and all when their time is over. Returns whether it is not.
