@@ -29,7 +29,7 @@
 //!     blocked: Duration::from_micros(100), stall: Duration::from_micros(200), quantum_min: Duration::from_millis(5),
 //!     preempt: true, background_share: 10,
 //!     thread_idle: Duration::from_secs(10),
-//!     gvl_wait: false, one_core: false, slot: 0, orphan_exit: Duration::from_secs(30),
+//!     gvl_wait: false, cpu_affinity: false, slot: 0, orphan_exit: Duration::from_secs(30),
 //! };
 //! let pool = Pool::new(settings, Arc::new(Scoreboard::new(1).unwrap()), false).unwrap();
 //! let limits = QueueLimits { count_max: 1024, bytes_max: 1 << 20, age_max: Duration::from_secs(5) };

@@ -69,7 +69,7 @@ pub struct PoolSettings {
     /// Whether it is counted how long work waits for the GVL, where CRuby reports that.
     pub gvl_wait: bool,
     /// Whether threads that take turns at the GVL may be bound to one core, where CRuby reports that.
-    pub one_core: bool,
+    pub cpu_affinity: bool,
     /// This worker's slot on the scoreboard.
     pub slot: usize,
     /// Time between the supervisor's end and the forced exit of this process.
@@ -95,7 +95,7 @@ impl PoolSettings {
             background_share: 10,
             thread_idle: Duration::from_secs(1),
             gvl_wait: false,
-            one_core: false,
+            cpu_affinity: false,
             slot: 0,
             orphan_exit: Duration::from_secs(1),
         }
@@ -160,7 +160,7 @@ impl Pool {
         scoreboard.slot(settings.slot).counted.store(1, Ordering::Relaxed);
         let queue = WorkQueue::new(settings.background_share);
         let gvl = gvl_events.then(|| {
-            Arc::new(GvlCounts::new(event_fd.clone(), settings.gvl_wait, settings.one_core))
+            Arc::new(GvlCounts::new(event_fd.clone(), settings.gvl_wait, settings.cpu_affinity))
         });
         let state = PoolState::new(queue, CpuTimes::new(ns(settings.quantum_min)), clock::now_ns());
         Ok(Arc::new(Self {

@@ -85,7 +85,7 @@ impl RbPool {
         let document = DocumentSections::new(&document)?;
         let mut settings: PoolSettings = document.section("pool")?;
         let several = settings.threads_max > 1;
-        settings.one_core &= gvl_tracker::may_bind();
+        settings.cpu_affinity &= gvl_tracker::may_bind();
         let (preempt, orphan_exit) = (settings.preempt, settings.orphan_exit);
         let pool =
             Pool::new(settings, scoreboard.0.clone(), several && gvl_tracker::is_available())

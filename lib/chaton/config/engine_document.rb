@@ -37,8 +37,7 @@ module Chaton
       def pool
         { **Options.document(:pool, @plan),
           threads_min: @plan.threads_min, threads_max: @plan.threads_max, preempt: RubyRelease.unstable_calls?,
-          gvl_wait: @plan.metrics?, one_core: @plan.one_core?,
-          orphan_exit_s: @plan.shutdown_timeout_s + ORPHAN_GRACE_S, slot: @slot }
+          gvl_wait: @plan.metrics?, orphan_exit_s: @plan.shutdown_timeout_s + ORPHAN_GRACE_S, slot: @slot }
       end
 
       def memory

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "etc"
-require_relative "../ruby_release"
 require_relative "admin_document"
 require_relative "settings"
 require_relative "believed_peers"
@@ -57,9 +55,6 @@ module Chaton
 
       # @return [Boolean] whether the application is loaded before workers are forked
       def preload? = @preload
-
-      # @return [Boolean] whether threads that take turns at Ruby's lock may be bound to one core
-      def one_core? = cpu_affinity && RubyRelease.gvl_events? && Etc.nprocessors > 1
 
       # @return [Boolean] whether anything reads the metrics
       def metrics? = !admin.nil?

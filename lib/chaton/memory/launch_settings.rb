@@ -1,5 +1,8 @@
 # frozen_string_literal: true
 
+require "etc"
+require_relative "../native_library"
+require_relative "../ruby_release"
 require_relative "allocator"
 require_relative "heap"
 require_relative "heap_cache"
@@ -19,8 +22,11 @@ module Chaton
       # Frees threads that are bound to a core before they start a thread or a program (ext/chaton/before_start.c).
       BEFORE_START = "libchaton_before_start.so"
 
-      # @return [String, nil] path of {BEFORE_START}, if a process of this plan needs it and it was built
-      def self.before_start(plan) = plan.one_core? ? NativeLibrary.built(BEFORE_START) : nil
+      # @return [String, nil] path of {BEFORE_START}, if threads of this plan may be bound and it was built
+      def self.before_start(plan)
+        binds = plan.cpu_affinity && RubyRelease.gvl_events? && Etc.nprocessors > 1
+        binds ? NativeLibrary.built(BEFORE_START) : nil
+      end
 
       # @param plan [Config::Plan]
       # @param options [Hash] `env` and `loads` of {#initialize}

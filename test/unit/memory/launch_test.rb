@@ -10,6 +10,8 @@ require "chaton/telemetry/log"
 
 class LaunchTest < Minitest::Test
   Memory = Chaton::Memory
+  # Nothing else is preloaded.
+  ONLY_THE_ALLOCATOR = { cpu_affinity: false }.freeze
 
   def setup
     @before = Dir.pwd
@@ -32,7 +34,9 @@ class LaunchTest < Minitest::Test
     Memory::Launch.new(argv, env: env, program: program, exec: exec)
   end
 
-  def plan(**given) = Chaton::Config.load({ environment: "production", **given }, env: {}, root: @root)
+  def plan(**given)
+    Chaton::Config.load({ environment: "production", **ONLY_THE_ALLOCATOR, **given }, env: {}, root: @root)
+  end
 
   def log = Chaton::Telemetry::Log.new(io: @out, level: :debug)
 

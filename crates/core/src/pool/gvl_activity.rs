@@ -57,9 +57,9 @@ pub struct GvlCounts {
 }
 
 impl GvlCounts {
-    /// `event_fd` wakes the scheduler. `times_waits`: whether the waits of pool threads are timed; `one_core`: whether
+    /// `event_fd` wakes the scheduler. `times_waits`: whether the waits of pool threads are timed; `cpu_affinity`: whether
     /// they may be bound to one core.
-    pub fn new(event_fd: Arc<EventFd>, times_waits: bool, one_core: bool) -> Self {
+    pub fn new(event_fd: Arc<EventFd>, times_waits: bool, cpu_affinity: bool) -> Self {
         Self {
             wanting: AtomicUsize::new(0),
             outsiders: AtomicUsize::new(0),
@@ -70,7 +70,7 @@ impl GvlCounts {
             is_watched: AtomicBool::new(true),
             tells_blocks: AtomicBool::new(true),
             times_waits,
-            affinity: Affinity::new(one_core),
+            affinity: Affinity::new(cpu_affinity),
             event_fd,
         }
     }

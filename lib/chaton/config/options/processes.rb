@@ -40,7 +40,7 @@ module Chaton
                   env: %w[RAILS_MAX_THREADS RAILS_MIN_THREADS], elsewhere: OF_ONE_ROLE),
         Option.in(:top, :cpu_affinity, :threads, Types::Switch.new, true,
                   "Bind the threads of a process to one core while they often hand Ruby's lock to each other. " \
-                  "Programs and threads that the application starts are not bound. Ruby 3.3 and later."),
+                  "Programs and threads that the application starts are not bound. Ruby 3.3 and later.", engine: :pool),
         Option.in(:top, :alive_timeout_s, :health, Types::Number.new(1.0..86_400.0, unit: "seconds", off: true), 60.0,
                   "A worker in which no Ruby code could run for this long is killed and replaced; a busy one is not.",
                   development: 0.0, puma: %i[worker_timeout]),
