@@ -7,7 +7,7 @@
 //! turns, for which they need little of the CPU without the GVL, and a thread that is away for long is freed.
 //!
 //! The threads are bound for a second, and are then free until they have taken so many turns again: the kernel, which puts
-//! a thread that wakes on an idle core, thus chooses the core anew, away from other programs and other workers.
+//! a thread that wakes on an idle core, thus chooses the core anew, away from other programs.
 //!
 //! A thread that starts a thread or a program is freed before, because both inherit its cores: see `inheritance.rs` of the
 //! extension.
