@@ -2,14 +2,14 @@
 //!
 //! Only one of them can run Ruby code. A page with 35 queries gives the GVL up 250 times, and where several pages are at work
 //! it mostly goes to a thread that the kernel wakes on an idle core, whose caches know nothing of what Ruby has just
-//! used. On the core of the thread before, a hand-over costs a tenth of that, so it does not matter how many there are.
+//! used. On the core of the thread before, a hand-over costs so little that it does not matter how many there are.
 //! What it costs is that work of the threads without the GVL has to share the core. So they are bound only while they take many
 //! turns, for which they need little of the CPU without the GVL, and a thread that is away for long is freed.
 //!
 //! The threads are bound for a second, and are then free until they have taken so many turns again: the kernel, which puts
 //! a thread that wakes on an idle core, thus chooses the core anew, away from other programs.
 //!
-//! A thread that starts a thread or a program is freed before, because both inherit its cores: see `inheritance.rs` of the
+//! A thread that starts a thread or a program is freed before, because both inherit its cores: see `before_start.c` of the
 //! extension.
 
 use std::sync::Arc;
@@ -20,20 +20,20 @@ use crate::pool::thread_record::ThreadRecord;
 use crate::sync::atomic::AtomicU64;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// So many turns within [`TURNS_NS`] bind the threads: a thousand in a second, each of which costs 10 to 50 µs less
-/// on one core.
+/// So many turns within [`TURNS_NS`] bind the threads: a thousand in a second, so that a hand-over which costs 10 µs takes a
+/// hundredth of the time.
 const TURNS: u64 = 10;
 /// See [`TURNS`] (ns).
 const TURNS_NS: u64 = 10_000_000;
 /// For how long the threads are then bound (ns). Each time that they are free costs them some turns, and their caches:
-/// with a tenth of this a page of Redmine took 8 % more CPU.
+/// with a tenth of this a page of Redmine gained 9 % instead of 26 (docs/decisions/057).
 const BOUND_NS: u64 = 1_000_000_000;
 /// A thread that has been without the GVL for this long (ns) is freed, in case that it computes.
 const AWAY_NS: u64 = 1_000_000;
 /// CPU time (ns) that a thread uses between giving the GVL up and wanting it again, from which on other cores are worth more
-/// than a hand-over on the same one. PostgreSQL's driver uses 5 to 30 µs.
+/// than a hand-over on the same one.
 const APART_NS_MAX: u64 = 50_000;
-/// Each thread reads its CPU clock around one time without the GVL of so many: two reads take 0.5 µs.
+/// Each thread reads its CPU clock around one time without the GVL of so many: a read is a system call.
 const SAMPLE_EVERY: u64 = 8;
 /// The mean is of about so many samples; a quarter of them is enough for the first one.
 const SAMPLES: u64 = 64;
@@ -47,7 +47,7 @@ pub(crate) struct Affinity {
     /// The core to which the threads are bound, and until when (ns of the clock).
     core: AtomicU64,
     until_ns: AtomicU64,
-    /// The turns since then.
+    /// The turns of late, and since when they are counted (ns of the clock).
     turns: AtomicU64,
     turns_since_ns: AtomicU64,
     /// Times without the GVL of which the CPU time is known, and its sum (ns).
@@ -134,7 +134,7 @@ impl Affinity {
         self.apart_ns.load(Relaxed) > self.samples.load(Relaxed) * APART_NS_MAX
     }
 
-    /// Whether they are.
+    /// Whether the threads are bound.
     pub fn is_bound(&self, now: u64) -> bool {
         now < self.until_ns.load(Acquire)
     }

@@ -356,11 +356,7 @@ impl Activity for GvlActivity {
         let compete = self.counts.compete();
         if facts.waiting == 0 {
             self.counts.tells_blocks.store(true, SeqCst);
-            return match (compete, facts.is_bound) {
-                (true, _) => due_ns,
-                (false, true) => PAUSE_NS_MAX,
-                (false, false) => EMPTY_PAUSE_NS,
-            };
+            return if compete { due_ns } else { EMPTY_PAUSE_NS };
         }
         due_ns.min(self.starves_in_ns(facts, made.rule == Rule::Starved))
     }
