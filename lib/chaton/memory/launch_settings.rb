@@ -22,10 +22,11 @@ module Chaton
       # Frees threads that are bound to a core before they start a thread or a program (ext/chaton/before_start.c).
       BEFORE_START = "libchaton_before_start.so"
 
-      # @return [String, nil] path of {BEFORE_START}, if threads of this plan may be bound and it was built
+      # @return [String, nil] path of {BEFORE_START}, if threads of this plan may be bound and it can be preloaded
       def self.before_start(plan)
         binds = plan.cpu_affinity && RubyRelease.gvl_events? && Etc.nprocessors > 1
-        binds ? NativeLibrary.built(BEFORE_START) : nil
+        path = NativeLibrary.built(BEFORE_START) if binds
+        path if path && !PreloadCheck.failure({ "LD_PRELOAD" => path })
       end
 
       # @param plan [Config::Plan]

@@ -17,8 +17,8 @@ use std::sync::Arc;
 use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity, CpuSet, Pid};
 
 use crate::pool::thread_record::ThreadRecord;
-use crate::sync::atomic::AtomicU64;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use crate::sync::atomic::{AtomicU64, AtomicUsize};
 
 /// So many turns within [`TURNS_NS`] bind the threads: a thousand in a second, so that a hand-over which costs 10 µs takes a
 /// hundredth of the time.
@@ -37,15 +37,13 @@ const APART_NS_MAX: u64 = 50_000;
 const SAMPLE_EVERY: u64 = 8;
 /// The mean is of about so many samples; a quarter of them is enough for the first one.
 const SAMPLES: u64 = 64;
-/// The threads may run on each core of the process.
-pub(crate) const FREE: usize = usize::MAX;
 
 /// The cores of a pool's threads.
 pub(crate) struct Affinity {
     /// Those of the process; `None` if the threads are never bound.
     all: Option<CpuSet>,
     /// The core to which the threads are bound, and until when (ns of the clock).
-    core: AtomicU64,
+    core: AtomicUsize,
     until_ns: AtomicU64,
     /// The turns of late, and since when they are counted (ns of the clock).
     turns: AtomicU64,
@@ -65,7 +63,7 @@ impl Affinity {
     fn of(all: Option<CpuSet>) -> Self {
         Self {
             all,
-            core: AtomicU64::new(0),
+            core: AtomicUsize::new(0),
             until_ns: AtomicU64::new(0),
             turns: AtomicU64::new(0),
             turns_since_ns: AtomicU64::new(0),
@@ -93,7 +91,7 @@ impl Affinity {
             self.sample(thread.probe.cpu_ns().unwrap_or(0).saturating_sub(since_ns));
         }
         if self.is_bound(now) {
-            bind(thread, self.core.load(Relaxed) as usize);
+            bind(thread, self.core.load(Relaxed));
             return false;
         }
         free(thread, all);
@@ -110,7 +108,7 @@ impl Affinity {
         let many = self.turns.fetch_add(1, Relaxed) + 1 >= TURNS;
         let begins = many && is_known && !self.is_parallel();
         if begins {
-            self.core.store(sched_getcpu() as u64, Relaxed);
+            self.core.store(sched_getcpu(), Relaxed);
             self.until_ns.store(now + BOUND_NS, Release);
         }
         begins
@@ -162,20 +160,20 @@ impl Affinity {
 
 fn bind(thread: &ThreadRecord, core: usize) {
     let mut bound = thread.core.lock();
-    if *bound != core {
+    if *bound != Some(core) {
         let mut one = CpuSet::new();
         one.set(core);
         // The core may have been taken from the process: then the thread stays where it may be.
         if sched_setaffinity(Pid::from_raw(thread.probe.tid()), &one).is_ok() {
-            *bound = core;
+            *bound = Some(core);
         }
     }
 }
 
 fn free(thread: &ThreadRecord, all: &CpuSet) {
     let mut bound = thread.core.lock();
-    if *bound != FREE && sched_setaffinity(Pid::from_raw(thread.probe.tid()), all).is_ok() {
-        *bound = FREE;
+    if bound.is_some() && sched_setaffinity(Pid::from_raw(thread.probe.tid()), all).is_ok() {
+        *bound = None;
     }
 }
 

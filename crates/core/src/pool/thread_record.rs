@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::pool::affinity::FREE;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::sync::{Mutex, Unparker};
 use crate::thread_probe::ThreadProbe;
@@ -39,8 +38,8 @@ pub struct ThreadRecord {
     pub metered_ns: AtomicU64,
     /// By how much the width has grown for jobs or batches that began beside the work that it runs.
     pub places: AtomicUsize,
-    /// CRuby 3.3 and later: the core to which it is bound, or `FREE`.
-    pub(crate) core: Mutex<usize>,
+    /// CRuby 3.3 and later: the core to which it is bound, if it is.
+    pub(crate) core: Mutex<Option<usize>>,
     /// The same: how often it has given up the GVL, and its CPU clock then, if that was read (ns); else 0.
     pub(crate) suspensions: AtomicU64,
     pub(crate) apart_since_ns: AtomicU64,
@@ -65,7 +64,7 @@ impl ThreadRecord {
             gvl_wait_ns: AtomicU64::new(0),
             metered_ns: AtomicU64::new(0),
             places: AtomicUsize::new(0),
-            core: Mutex::new(FREE),
+            core: Mutex::new(None),
             suspensions: AtomicU64::new(0),
             apart_since_ns: AtomicU64::new(0),
             cpu_read_ns: AtomicU64::new(0),
