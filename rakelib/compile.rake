@@ -11,14 +11,11 @@ BUNDLED_ALLOCATOR = File.join(LIBRARIES, BundledAllocator::NAME)
 BEFORE_START = File.join(LIBRARIES, BeforeStart::NAME)
 EXTENSION = "chaton-ext"
 
-# Copies a built library to the place from which it is loaded. It replaces the old file by renaming: a running server
-# keeps the file that it has mapped, and no process ever reads half of the new one.
+# Copies a built library to the place from which it is loaded.
 def install_library(built, name)
   installed = File.join(LIBRARIES, name)
   return if File.exist?(installed) && FileUtils.compare_file(built, installed)
-  fresh = "#{installed}.#{Process.pid}"
-  FileUtils.cp(built, fresh)
-  File.rename(fresh, installed)
+  Toolchain.replace(installed) { |fresh| FileUtils.cp(built, fresh) }
 end
 
 # Benchmarks record which profile they measured: tmp/extension names it beside the digest of the file that it is of.

@@ -20,14 +20,8 @@ module BeforeStart
   # @param path [String] the shared object; it is replaced in one step
   # @return [Boolean] whether it was built
   def attempt(path)
-    fresh = "#{path}.#{Process.pid}"
-    FileUtils.mkdir_p(File.dirname(path))
-    return explain unless compile(fresh)
-
-    File.rename(fresh, path)
+    Toolchain.replace(path) { |fresh| compile(fresh) or return explain }
     true
-  ensure
-    FileUtils.rm_f(fresh)
   end
 
   # @return [Boolean, nil] whether it was compiled; the compiler has said why not

@@ -36,16 +36,12 @@ module BundledAllocator
   # @return [Boolean] whether it was built
   def attempt(path)
     check
-    fresh = "#{path}.#{Process.pid}"
-    FileUtils.mkdir_p(File.dirname(path))
-    link(block_given? ? yield : compile, fresh)
-    File.rename(fresh, path)
+    archive = block_given? ? yield : compile
+    Toolchain.replace(path) { |fresh| link(archive, fresh) }
     true
   rescue Unavailable => e
     explain(e)
     false
-  ensure
-    FileUtils.rm_f(fresh) if fresh
   end
 
   def explain(error)

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "fileutils"
 require "rbconfig"
 require "shellwords"
 
@@ -25,6 +26,19 @@ module Toolchain
 
   # @return [String] the folder of cargo's output
   def target = ENV.fetch("CARGO_TARGET_DIR", File.join(ROOT, "target"))
+
+  # Replaces a file by renaming: a running server keeps the one that it has mapped, and no process ever reads half of
+  # the new one.
+  #
+  # @yieldparam fresh [String] path of the new file, which the block writes
+  def replace(path)
+    fresh = "#{path}.#{Process.pid}"
+    FileUtils.mkdir_p(File.dirname(path))
+    yield fresh
+    File.rename(fresh, path)
+  ensure
+    FileUtils.rm_f(fresh)
+  end
 
   # @return [Gem::Version] the oldest Rust the workspace compiles with
   def rust_needed
