@@ -329,6 +329,12 @@ impl Pool {
         above.then_some(next_ns)
     }
 
+    /// Frees threads that are bound to a core and need others. Returns when to call this again.
+    pub(crate) fn free_cores(&self, now_ns: u64) -> Option<u64> {
+        let affinity = self.gvl.as_ref()?.affinity();
+        affinity.is_due().then(|| affinity.look(self.state.lock().records(), now_ns)).flatten()
+    }
+
     /// Posts [`SupportEvent::Idle`] once nothing has run or waited for `idle_ns`.
     /// A call while the timer is set changes nothing.
     pub fn set_idle_timer(&self, idle_ns: u64) {

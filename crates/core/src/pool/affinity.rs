@@ -17,7 +17,7 @@ use std::sync::Arc;
 use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity, CpuSet, Pid};
 
 use crate::pool::thread_record::ThreadRecord;
-use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use crate::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::sync::atomic::{AtomicU64, AtomicUsize};
 
 /// So many turns within [`TURNS_NS`] bind the threads: a thousand in a second, so that a hand-over which costs 10 µs takes a
@@ -28,7 +28,8 @@ const TURNS_NS: u64 = 10_000_000;
 /// For how long the threads are then bound (ns). Each time that they are free costs them some turns, and their caches:
 /// with a tenth of this a page of Redmine gained 9 % instead of 26 (docs/decisions/057).
 const BOUND_NS: u64 = 1_000_000_000;
-/// A thread that has been without the GVL for this long (ns) is freed, in case that it computes.
+/// A thread that has been without the GVL for this long (ns) is freed, in case that it computes. The scheduler looks as often
+/// while threads are bound, so it is freed before twice this time.
 const AWAY_NS: u64 = 1_000_000;
 /// CPU time (ns) that a thread uses between giving the GVL up and wanting it again, from which on other cores are worth more
 /// than a hand-over on the same one.
@@ -42,7 +43,7 @@ const SAMPLES: u64 = 64;
 pub(crate) struct Affinity {
     /// Those of the process; `None` if the threads are never bound.
     all: Option<CpuSet>,
-    /// The core to which the threads are bound, and until when (ns of the clock).
+    /// The core to which the threads are bound, and until when (ns of the clock; 0: all are free).
     core: AtomicUsize,
     until_ns: AtomicU64,
     /// The turns of late, and since when they are counted (ns of the clock).
@@ -123,7 +124,8 @@ impl Affinity {
             self.apart_ns.store(sum_ns / 2, Relaxed);
         }
         if self.is_parallel() {
-            self.until_ns.store(0, Relaxed);
+            // Over, but none is free yet.
+            self.until_ns.fetch_min(1, Relaxed);
         }
     }
 
@@ -132,22 +134,34 @@ impl Affinity {
         self.apart_ns.load(Relaxed) > self.samples.load(Relaxed) * APART_NS_MAX
     }
 
-    /// Whether the threads are bound.
-    pub fn is_bound(&self, now: u64) -> bool {
+    fn is_bound(&self, now: u64) -> bool {
         now < self.until_ns.load(Acquire)
     }
 
-    /// Frees threads that are away for long, and all when their time is over. Returns whether it is not.
-    pub fn look<'a>(&self, threads: impl Iterator<Item = &'a Arc<ThreadRecord>>, now: u64) -> bool {
-        let Some(all) = &self.all else { return false };
-        let is_over = !self.is_bound(now);
+    /// Whether [`Affinity::look`] is due from time to time: threads are bound, or their time is over and some may still be.
+    pub fn is_due(&self) -> bool {
+        self.until_ns.load(Acquire) > 0
+    }
+
+    /// Frees threads that are away for long, and all when their time is over. Returns when it is due again (ns of the clock).
+    pub fn look<'a>(
+        &self,
+        threads: impl Iterator<Item = &'a Arc<ThreadRecord>>,
+        now: u64,
+    ) -> Option<u64> {
+        let all = self.all.as_ref()?;
+        let until_ns = self.until_ns.load(Acquire);
+        let is_over = now >= until_ns;
         for thread in threads {
             let away_ns = now.saturating_sub(thread.released_ns.load(Relaxed));
-            if is_over || (away_ns > AWAY_NS && !thread.can_run.load(Relaxed)) {
+            if is_over || (away_ns >= AWAY_NS && !thread.can_run.load(Relaxed)) {
                 free(thread, all);
             }
         }
-        !is_over
+        // They may have been bound again meanwhile.
+        let are_free =
+            is_over && self.until_ns.compare_exchange(until_ns, 0, AcqRel, Acquire).is_ok();
+        (!are_free).then_some(now + AWAY_NS)
     }
 
     /// The thread may run on all cores, until it next wants the GVL.
@@ -264,21 +278,26 @@ mod tests {
         thread.released_ns.store(start, Relaxed);
         let look = |now| affinity.look([&thread].into_iter(), now);
         thread.can_run.store(true, Relaxed);
-        assert!(look(start + 2 * AWAY_NS));
+        assert_eq!(look(start + 2 * AWAY_NS), Some(start + 3 * AWAY_NS));
         assert_eq!(cores(), 1, "it can run");
         thread.can_run.store(false, Relaxed);
-        assert!(look(start + AWAY_NS));
+        assert!(look(start + AWAY_NS - 1).is_some());
         assert_eq!(cores(), 1, "it may wait for a query");
-        assert!(look(start + AWAY_NS + 1));
+        assert!(look(start + AWAY_NS).is_some());
         assert_eq!(cores(), all, "it may compute");
         bind(start);
-        assert!(!look(start + BOUND_NS));
+        assert!(affinity.is_due());
+        assert_eq!(look(start + BOUND_NS), None);
         assert_eq!(cores(), all, "the time is over");
+        assert!(!affinity.is_due());
         bind(start + 2 * BOUND_NS);
         assert_eq!(cores(), 1);
         (0..SAMPLES).for_each(|_| affinity.sample(MS));
+        assert!(affinity.is_due(), "a thread that is away may have to be freed");
         affinity.returns(&thread, true, start + 2 * BOUND_NS);
         assert_eq!(cores(), all, "its work has changed");
+        assert_eq!(look(start + 2 * BOUND_NS), None);
+        assert!(!affinity.is_due());
     }
 
     #[test]

@@ -185,9 +185,9 @@ impl GvlCounts {
         !self.none_wants() && (self.outsiders_want() || self.outsider_holds.load(SeqCst))
     }
 
-    /// Whether the threads are bound to one core.
-    pub fn are_bound(&self) -> bool {
-        self.affinity.is_bound(clock::now_ns())
+    /// The cores of the pool's threads.
+    pub fn affinity(&self) -> &Affinity {
+        &self.affinity
     }
 
     /// The thread ends, or is about to start a thread or a program: it may run on all cores.
@@ -323,7 +323,6 @@ impl Activity for GvlActivity {
     ) -> Option<Arc<ThreadRecord>> {
         let runner = state.records().find(|thread| thread.holds_gvl());
         facts.outsider_waiting = self.counts.outsiders_want();
-        facts.is_bound = self.counts.affinity.look(state.records(), now);
         facts.progress += self.counts.returns.load(Relaxed);
         // A woken thread wants the GVL as soon as the kernel lets it run, unless it blocks in a finalizer first.
         let recently = now.saturating_sub(state.last_wake_ns) < ARRIVAL_NS;

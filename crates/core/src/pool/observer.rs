@@ -46,7 +46,7 @@ pub(crate) struct Observed {
     pub runner: Option<Arc<ThreadRecord>>,
     /// The threads that must be unparked.
     pub woken: Vec<Arc<ThreadRecord>>,
-    /// Nothing waited, neither for a thread nor for the GVL, and no thread has to be freed.
+    /// Nothing waited, neither for a thread nor for the GVL.
     pub is_empty: bool,
     /// Time in ns until the next observation.
     pub pause_ns: u64,
@@ -113,7 +113,7 @@ impl Observer {
         facts.waking += decision.wake;
         facts.spawning = state.spawning;
         let pause_ns = activity.pause_ns(&facts, &decision);
-        let is_empty = facts.waiting == 0 && !facts.outsider_waiting && !facts.is_bound;
+        let is_empty = facts.waiting == 0 && !facts.outsider_waiting;
         Observed { decision, runner, woken, is_empty, pause_ns }
     }
 

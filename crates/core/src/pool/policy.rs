@@ -22,8 +22,6 @@ pub struct Facts {
     pub interactive_waiting: bool,
     /// Whether a thread outside the pool wants the GVL.
     pub outsider_waiting: bool,
-    /// Whether the threads are bound to one core.
-    pub is_bound: bool,
     /// Time in ns for which no pool thread has held or wanted the GVL; 0 while one does.
     pub blocked_ns: u64,
     /// How many times the pool starved before without progress in between.

@@ -92,7 +92,7 @@ impl SchedulerLoop {
             let (notified, received) = self.sleep(due_ns);
             if notified {
                 self.pool.event_fd.clear();
-                if self.pool.gvl.as_ref().is_some_and(|gvl| gvl.compete() | gvl.are_bound()) {
+                if self.pool.gvl.as_ref().is_some_and(|gvl| gvl.compete()) {
                     self.pool.armed.store(true, Ordering::Release);
                 }
             }
@@ -112,10 +112,16 @@ impl SchedulerLoop {
         late_reports::log_unfetched(&pool.events, || pool.running());
         supervisor.exit_if_due(now);
         let (shrink, idle) = (pool.shrink(now), pool.post_idle_if_due(now));
-        if pool.armed.load(Ordering::Acquire) {
-            return Some(self.pause_ns);
-        }
-        let due = [shrink, idle, supervisor.exit_at_ns(), late_reports::due_ns(&pool.events)];
+        let cores = pool.free_cores(now);
+        let observe = pool.armed.load(Ordering::Acquire).then(|| now + self.pause_ns);
+        let due = [
+            shrink,
+            idle,
+            cores,
+            observe,
+            supervisor.exit_at_ns(),
+            late_reports::due_ns(&pool.events),
+        ];
         due.into_iter().flatten().min().map(|at| at.saturating_sub(now))
     }
 
