@@ -186,7 +186,7 @@ impl GvlCounts {
     }
 
     /// The cores of the pool's threads.
-    pub fn affinity(&self) -> &Affinity {
+    pub(crate) fn affinity(&self) -> &Affinity {
         &self.affinity
     }
 
