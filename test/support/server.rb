@@ -48,7 +48,7 @@ class Server
     @allocator ||= begin
       choice = Chaton::Memory::Allocator.new(:auto, env: {}, mapped: []).choice
       plan = Chaton::Config.load({ config_file: Chaton::Config::Loader::NO_FILE }, env: {})
-      preloaded = [choice.path, Chaton::Memory::LaunchSettings.before_start(plan)].compact
+      preloaded = [choice.path, Chaton::CpuAffinity.library(plan)].compact
       { **(preloaded.any? ? { "LD_PRELOAD" => preloaded.join(":") } : {}), **choice.env }.freeze
     end
   end

@@ -158,20 +158,20 @@ module Chaton
       end
     end
 
-    # Prints the allocator and heap settings with which a server would start, and why.
+    # Prints with which allocator and heap settings a server would start, and why; and why no thread is bound to a core.
     class MemoryReport
       def initialize(plan, launch_settings)
         @plan = plan
         @launch_settings = launch_settings
       end
 
-      def to_s = "\nMemory at the start\n#{lines.map { |line| "  #{line}\n" }.join}"
+      def to_s = "\nAt the start\n#{lines.map { |line| "  #{line}\n" }.join}"
 
       private
 
       def lines
         reason = Memory::Launch.refusal(@plan)
-        reason ? ["allocator and heap sizes are unchanged: #{reason}"] : [*allocator, *heap]
+        reason ? ["allocator and heap sizes are unchanged: #{reason}"] : [*allocator, *heap, *cores]
       end
 
       def allocator = [@launch_settings.allocator.to_s, *set { |name| !name.match?(Memory::LaunchSettings::HEAP) }]
@@ -183,6 +183,11 @@ module Chaton
         ["heap: #{from}", *settings.heap.why.map { |why| "  #{why}" },
          *set { |name| name.match?(Memory::LaunchSettings::HEAP) },
          *("  left as you set them: #{kept.join(", ")}" unless kept.empty?)]
+      end
+
+      def cores
+        refusal = CpuAffinity.refusal if @plan.cpu_affinity
+        refusal ? ["cpu_affinity has no effect: #{refusal}"] : []
       end
 
       def set(&wanted)

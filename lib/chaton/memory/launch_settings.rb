@@ -1,8 +1,6 @@
 # frozen_string_literal: true
 
-require "etc"
-require_relative "../native_library"
-require_relative "../ruby_release"
+require_relative "../cpu_affinity"
 require_relative "allocator"
 require_relative "heap"
 require_relative "heap_cache"
@@ -19,21 +17,11 @@ module Chaton
       # without.
       BEGINNING = /_INIT_(?:SLOTS|BYTES)\z/
 
-      # Frees threads that are bound to a core before they start a thread or a program (ext/chaton/before_start.c).
-      BEFORE_START = "libchaton_before_start.so"
-
-      # @return [String, nil] path of {BEFORE_START}, if threads of this plan may be bound and it can be preloaded
-      def self.before_start(plan)
-        binds = plan.cpu_affinity && RubyRelease.gvl_events? && Etc.nprocessors > 1
-        path = NativeLibrary.built(BEFORE_START) if binds
-        path if path && !PreloadCheck.failure({ "LD_PRELOAD" => path })
-      end
-
       # @param plan [Config::Plan]
       # @param options [Hash] `env` and `loads` of {#initialize}
       def self.of(plan, **options)
         cache = HeapCache.of(plan, env: options.fetch(:env))
-        new(plan.memory, cache: cache, before_start: before_start(plan), **options)
+        new(plan.memory, cache: cache, before_start: CpuAffinity.library(plan), **options)
       end
 
       attr_reader :allocator, :heap
@@ -43,7 +31,7 @@ module Chaton
       # @param settings [Object] the settings of `memory { }`
       # @param env [Hash{String=>String}] as the user set it
       # @param loads [Boolean] whether the process loads the application itself
-      # @param before_start [String, nil] see {BEFORE_START}
+      # @param before_start [String, nil] path of {CpuAffinity::LIBRARY}
       def initialize(settings, cache:, env:, loads: true, before_start: nil,
                      allocator: Allocator.new(settings.allocator, env: env))
         @env = env

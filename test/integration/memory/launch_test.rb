@@ -49,7 +49,7 @@ class LaunchIntegrationTest < Minitest::Test
   # The library that frees bound threads goes before the user's.
   def preloaded(theirs)
     plan = Chaton::Config.load({ config_file: "-" }, env: {})
-    [Chaton::Memory::LaunchSettings.before_start(plan), theirs].compact.join(":")
+    [Chaton::CpuAffinity.library(plan), theirs].compact.join(":")
   end
 
   def facts(server) = JSON.parse(server.get.body)

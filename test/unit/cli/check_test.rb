@@ -101,12 +101,12 @@ class CheckTest < CLICase
 
   def test_memory_settings_in_the_report
     text = chaton("check", "-e", "production", "-C", "-")[1]
-    assert_match(/^Memory at the start\n  allocator: \S+/, text)
+    assert_match(/^At the start\n  allocator: \S+/, text)
     reading = { ruby: RUBY_VERSION, live_slots: 450_000, old_objects: 1, pools: [[40, 450_000]] }
     Dir.mkdir("tmp")
     Chaton::Memory::HeapCache.new(root: @root, work: "web").write(reading)
     ENV["RUBY_GC_MALLOC_LIMIT"] = "17000000"
-    assert_match(/^Memory at the start\n  allocator and heap sizes are unchanged: a single process in dev.*\n\n/,
+    assert_match(/^At the start\n  allocator and heap sizes are unchanged: a single process in dev.*\n\n/,
                  chaton("check", "-e", "development", "-C", "-")[1])
     text = chaton("check", "-e", "production", "-C", "-")[1]
     assert_match(/heap: sized by the last start, \d seconds ago\n    eden 4.0 MiB: to begin with/, text)
@@ -116,6 +116,15 @@ class CheckTest < CLICase
     assert_equal ["a single process in development is not executed again", ["RUBY_GC_MALLOC_LIMIT"]],
                  launch.values_at("refusal", "left_alone")
     assert_includes launch["variables"], "RUBY_GC_MALLOC_LIMIT_MAX"
+  end
+
+  def test_why_no_thread_is_bound_to_a_core
+    check = ->(*given) { in_ruby("3.1.2") { chaton("check", "-e", "production", *given)[1] } }
+    assert_match(/^  cpu_affinity has no effect: Ruby \S+ does not tell which thread has its lock, as 3.3 does$/,
+                 check["-C", "-"])
+    FileUtils.mkdir_p("config")
+    File.write("config/chaton.rb", "cpu_affinity false")
+    refute_match(/cpu_affinity has no effect/, check[])
   end
 
   def test_notes_are_shown

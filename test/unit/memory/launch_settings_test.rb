@@ -76,7 +76,7 @@ class LaunchSettingsTest < Minitest::Test
   def test_it_is_needed_where_threads_may_be_bound
     needs = lambda do |source|
       plan = Chaton::Config.load({ config_file: "-", **source }, env: {}, root: @root)
-      !Memory::LaunchSettings.before_start(plan).nil?
+      !Chaton::CpuAffinity.library(plan).nil?
     end
     assert_equal Chaton::RubyRelease.gvl_events? && Etc.nprocessors > 1, needs[{}]
     refute needs[{ cpu_affinity: false }]
