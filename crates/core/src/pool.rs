@@ -35,7 +35,7 @@ use crate::pool::state::{PoolState, PoolTotals};
 use crate::pool::thread_record::ThreadRecord;
 use crate::process::counters::WorkCounters;
 use crate::process::events::{SupportEvent, SupportEvents};
-use crate::process::scoreboard::{Scoreboard, WorkerGauges};
+use crate::process::scoreboard::{OwnGauges, Scoreboard, WorkerGauges};
 use crate::settings::{millis, seconds};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::Mutex;
@@ -160,7 +160,8 @@ impl Pool {
         scoreboard.slot(settings.slot).counted.store(1, Ordering::Relaxed);
         let queue = WorkQueue::new(settings.background_share);
         let gvl = gvl_events.then(|| {
-            Arc::new(GvlCounts::new(event_fd.clone(), settings.gvl_wait, settings.cpu_affinity))
+            let gauges = OwnGauges::new(scoreboard.clone(), settings.slot);
+            Arc::new(GvlCounts::new(event_fd.clone(), &settings, gauges))
         });
         let state = PoolState::new(queue, CpuTimes::new(ns(settings.quantum_min)), clock::now_ns());
         Ok(Arc::new(Self {

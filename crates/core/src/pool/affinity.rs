@@ -7,7 +7,9 @@
 //! turns, for which they need little of the CPU without the GVL, and a thread that is away for long is freed.
 //!
 //! The threads are bound for a second, and are then free until they have taken so many turns again: the kernel, which puts
-//! a thread that wakes on an idle core, thus chooses the core anew, away from other programs.
+//! a thread that wakes on an idle core, thus chooses the core anew, away from other programs. Workers publish their cores on
+//! the scoreboard and leave those of each other alone, because a core whose threads wait for a moment looks idle to the
+//! kernel.
 //!
 //! A thread that starts a thread or a program is freed before, because both inherit its cores: see `before_start.c` of the
 //! extension.
@@ -17,8 +19,9 @@ use std::sync::Arc;
 use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity, CpuSet, Pid};
 
 use crate::pool::thread_record::ThreadRecord;
+use crate::process::scoreboard::OwnGauges;
+use crate::sync::atomic::AtomicU64;
 use crate::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use crate::sync::atomic::{AtomicU64, AtomicUsize};
 
 /// So many turns within [`TURNS_NS`] bind the threads: a thousand in a second, so that a hand-over which costs 10 µs takes a
 /// hundredth of the time.
@@ -39,13 +42,34 @@ const SAMPLE_EVERY: u64 = 8;
 /// The mean is of about so many samples; a quarter of them is enough for the first one.
 const SAMPLES: u64 = 64;
 
+/// To which core the threads of a worker are bound, and until when (ns of the clock, which all processes share). One number,
+/// with the core in its lowest bits; 0 if all threads are free.
+#[derive(Clone, Copy, PartialEq)]
+struct BoundCore(u64);
+
+impl BoundCore {
+    /// As many as a [`CpuSet`] has cores.
+    const CORE: u64 = CpuSet::MAX_CPU as u64 - 1;
+
+    fn new(core: usize, until_ns: u64) -> Self {
+        Self(until_ns & !Self::CORE | core as u64)
+    }
+
+    fn core(self) -> usize {
+        (self.0 & Self::CORE) as usize
+    }
+
+    fn is_over(self, now: u64) -> bool {
+        now >= self.0 & !Self::CORE
+    }
+}
+
 /// The cores of a pool's threads.
 pub(crate) struct Affinity {
     /// Those of the process; `None` if the threads are never bound.
     all: Option<CpuSet>,
-    /// The core to which the threads are bound, and until when (ns of the clock; 0: all are free).
-    core: AtomicUsize,
-    until_ns: AtomicU64,
+    /// Where the [`BoundCore`] is published.
+    gauges: OwnGauges,
     /// The turns of late, and since when they are counted (ns of the clock).
     turns: AtomicU64,
     turns_since_ns: AtomicU64,
@@ -56,16 +80,15 @@ pub(crate) struct Affinity {
 
 impl Affinity {
     /// `wanted`: whether the threads may be bound at all.
-    pub fn new(wanted: bool) -> Self {
+    pub fn new(wanted: bool, gauges: OwnGauges) -> Self {
         let all = if wanted { sched_getaffinity(None).ok() } else { None };
-        Self::of(all.filter(|cores| cores.count() > 1))
+        Self::of(all.filter(|cores| cores.count() > 1), gauges)
     }
 
-    fn of(all: Option<CpuSet>) -> Self {
+    fn of(all: Option<CpuSet>, gauges: OwnGauges) -> Self {
         Self {
             all,
-            core: AtomicUsize::new(0),
-            until_ns: AtomicU64::new(0),
+            gauges,
             turns: AtomicU64::new(0),
             turns_since_ns: AtomicU64::new(0),
             samples: AtomicU64::new(0),
@@ -91,28 +114,48 @@ impl Affinity {
         if since_ns > 0 {
             self.sample(thread.probe.cpu_ns().unwrap_or(0).saturating_sub(since_ns));
         }
-        if self.is_bound(now) {
-            bind(thread, self.core.load(Relaxed));
+        let bound = self.bound();
+        if !bound.is_over(now) {
+            bind(thread, bound.core());
             return false;
         }
         free(thread, all);
-        turn && self.begins(now)
+        turn && self.begins(all, sched_getcpu(), now)
     }
 
-    /// Counts a turn, and returns whether the threads are bound from now on.
-    fn begins(&self, now: u64) -> bool {
+    fn bound(&self) -> BoundCore {
+        BoundCore(self.gauges.bound_core.load(Acquire))
+    }
+
+    /// Counts a turn on this core, and returns whether the threads are bound to it from now on.
+    fn begins(&self, all: &CpuSet, core: usize, now: u64) -> bool {
         if now.saturating_sub(self.turns_since_ns.load(Relaxed)) > TURNS_NS {
             self.turns_since_ns.store(now, Relaxed);
             self.turns.store(0, Relaxed);
         }
         let is_known = self.samples.load(Relaxed) >= SAMPLES / 4;
         let many = self.turns.fetch_add(1, Relaxed) + 1 >= TURNS;
-        let begins = many && is_known && !self.is_parallel();
+        if !many || !is_known || self.is_parallel() {
+            return false;
+        }
+        self.turns.store(0, Relaxed);
+        let begins = !self.is_taken(all, core, now);
         if begins {
-            self.core.store(sched_getcpu(), Relaxed);
-            self.until_ns.store(now + BOUND_NS, Release);
+            self.gauges.bound_core.store(BoundCore::new(core, now + BOUND_NS).0, Release);
         }
         begins
+    }
+
+    /// Whether the threads of a sibling are bound to the core, and not to each one.
+    fn is_taken(&self, all: &CpuSet, core: usize, now: u64) -> bool {
+        let mut taken = CpuSet::new();
+        for sibling in self.gauges.siblings() {
+            let bound = BoundCore(sibling.bound_core.load(Relaxed));
+            if !bound.is_over(now) {
+                taken.set(bound.core());
+            }
+        }
+        taken.is_set(core) && taken.count() < all.count()
     }
 
     /// Counts so much CPU time without the GVL. Of two threads at a time one count may be lost.
@@ -125,7 +168,7 @@ impl Affinity {
         }
         if self.is_parallel() {
             // Over, but none is free yet.
-            self.until_ns.fetch_min(1, Relaxed);
+            self.gauges.bound_core.fetch_min(1, Relaxed);
         }
     }
 
@@ -134,13 +177,9 @@ impl Affinity {
         self.apart_ns.load(Relaxed) > self.samples.load(Relaxed) * APART_NS_MAX
     }
 
-    fn is_bound(&self, now: u64) -> bool {
-        now < self.until_ns.load(Acquire)
-    }
-
     /// Whether [`Affinity::look`] is due from time to time: threads are bound, or their time is over and some may still be.
     pub fn is_due(&self) -> bool {
-        self.until_ns.load(Acquire) > 0
+        self.bound() != BoundCore(0)
     }
 
     /// Frees threads that are away for long, and all when their time is over. Returns when it is due again (ns of the clock).
@@ -150,8 +189,8 @@ impl Affinity {
         now: u64,
     ) -> Option<u64> {
         let all = self.all.as_ref()?;
-        let until_ns = self.until_ns.load(Acquire);
-        let is_over = now >= until_ns;
+        let bound = self.bound();
+        let is_over = bound.is_over(now);
         for thread in threads {
             let away_ns = now.saturating_sub(thread.released_ns.load(Relaxed));
             if is_over || (away_ns >= AWAY_NS && !thread.can_run.load(Relaxed)) {
@@ -160,7 +199,7 @@ impl Affinity {
         }
         // They may have been bound again meanwhile.
         let are_free =
-            is_over && self.until_ns.compare_exchange(until_ns, 0, AcqRel, Acquire).is_ok();
+            is_over && self.gauges.bound_core.compare_exchange(bound.0, 0, AcqRel, Acquire).is_ok();
         (!are_free).then_some(now + AWAY_NS)
     }
 
@@ -194,19 +233,25 @@ fn free(thread: &ThreadRecord, all: &CpuSet) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::scoreboard::Scoreboard;
     use crate::sync::Parker;
 
     const US: u64 = 1_000;
     const MS: u64 = 1_000 * US;
 
     fn affinity() -> Affinity {
-        Affinity::of(sched_getaffinity(None).ok())
+        Affinity::of(sched_getaffinity(None).ok(), gauges())
+    }
+
+    fn gauges() -> OwnGauges {
+        OwnGauges::new(Arc::new(Scoreboard::new(1).unwrap()), 0)
     }
 
     /// The part of ten seconds for which threads are bound that take a turn each `every_us`, between which they use
     /// so much CPU time without the GVL, in turn; so much later than the start.
     fn bound(affinity: &Affinity, from_ns: u64, every_us: u64, apart_us: &[u64]) -> f64 {
         let (mut now, end, mut bound_ns) = (from_ns, from_ns + 10_000 * MS, 0);
+        let all = sched_getaffinity(None).unwrap();
         for turn in 0_usize.. {
             if now >= end {
                 break;
@@ -214,10 +259,10 @@ mod tests {
             if turn.is_multiple_of(SAMPLE_EVERY as usize) {
                 affinity.sample(apart_us[turn / SAMPLE_EVERY as usize % apart_us.len()] * US);
             }
-            if affinity.is_bound(now) {
-                bound_ns += every_us * US;
+            if affinity.bound().is_over(now) {
+                affinity.begins(&all, 0, now);
             } else {
-                affinity.begins(now);
+                bound_ns += every_us * US;
             }
             now += every_us * US;
         }
@@ -301,8 +346,36 @@ mod tests {
     }
 
     #[test]
+    fn workers_leave_the_cores_of_each_other_alone() {
+        let mut all = CpuSet::new();
+        [3, 900].into_iter().for_each(|core| all.set(core));
+        let scoreboard = Arc::new(Scoreboard::new(3).unwrap());
+        let workers: Vec<_> = (0..3)
+            .map(|slot| {
+                scoreboard.slot(slot).pid.store(1, Relaxed);
+                let affinity = Affinity::of(Some(all), OwnGauges::new(scoreboard.clone(), slot));
+                (0..SAMPLES).for_each(|_| affinity.sample(20 * US));
+                affinity
+            })
+            .collect();
+        let binds = |worker: usize, core, now| {
+            let turns = (0..TURNS).filter(|_| workers[worker].begins(&all, core, now));
+            turns.count() == 1 && workers[worker].bound().core() == core
+        };
+        let now = 10_000 * MS;
+        assert!(binds(0, 900, now));
+        assert!(!binds(1, 900, now), "taken");
+        assert!(binds(1, 3, now));
+        assert!(binds(2, 3, now), "all are taken");
+        assert!(binds(1, 900, now + BOUND_NS), "its time is over");
+        assert!(!binds(0, 900, now + BOUND_NS));
+        scoreboard.clear(1);
+        assert!(binds(0, 900, now + BOUND_NS), "that worker has ended");
+    }
+
+    #[test]
     fn threads_that_are_not_to_be_bound_never_are() {
-        let (affinity, all) = (Affinity::new(false), cores());
+        let (affinity, all) = (Affinity::new(false, gauges()), cores());
         let thread = ThreadRecord::current(0, Parker::new().unparker().clone());
         (0..SAMPLES).for_each(|_| affinity.sample(20 * US));
         for _ in 0..3 * TURNS {

@@ -12,6 +12,8 @@ use crate::pool::observer::{Activity, ARRIVAL_NS};
 use crate::pool::policy::{Decision, Facts, Rule};
 use crate::pool::state::PoolState;
 use crate::pool::thread_record::ThreadRecord;
+use crate::pool::PoolSettings;
+use crate::process::scoreboard::OwnGauges;
 use crate::sync::atomic::Ordering::{Relaxed, SeqCst};
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
@@ -57,9 +59,8 @@ pub struct GvlCounts {
 }
 
 impl GvlCounts {
-    /// `event_fd` wakes the scheduler. `times_waits`: whether the waits of pool threads are timed; `cpu_affinity`: whether
-    /// they may be bound to one core.
-    pub fn new(event_fd: Arc<EventFd>, times_waits: bool, cpu_affinity: bool) -> Self {
+    /// `event_fd` wakes the scheduler, and the bound core is published on `gauges`.
+    pub fn new(event_fd: Arc<EventFd>, settings: &PoolSettings, gauges: OwnGauges) -> Self {
         Self {
             wanting: AtomicUsize::new(0),
             outsiders: AtomicUsize::new(0),
@@ -69,8 +70,8 @@ impl GvlCounts {
             is_wakeable: AtomicBool::new(false),
             is_watched: AtomicBool::new(true),
             tells_blocks: AtomicBool::new(true),
-            times_waits,
-            affinity: Affinity::new(cpu_affinity),
+            times_waits: settings.gvl_wait,
+            affinity: Affinity::new(settings.cpu_affinity, gauges),
             event_fd,
         }
     }
@@ -364,6 +365,7 @@ impl Activity for GvlActivity {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::scoreboard::Scoreboard;
     use crate::sync::Parker;
 
     fn thread(index: usize) -> ThreadRecord {
@@ -371,7 +373,12 @@ mod tests {
     }
 
     fn counts() -> GvlCounts {
-        GvlCounts::new(Arc::new(EventFd::new().unwrap()), false, false)
+        counts_of(Arc::new(EventFd::new().unwrap()), false)
+    }
+
+    fn counts_of(event_fd: Arc<EventFd>, gvl_wait: bool) -> GvlCounts {
+        let gauges = OwnGauges::new(Arc::new(Scoreboard::new(1).unwrap()), 0);
+        GvlCounts::new(event_fd, &PoolSettings { gvl_wait, ..PoolSettings::for_tests(1) }, gauges)
     }
 
     const US: u64 = 1_000;
@@ -504,7 +511,7 @@ mod tests {
     fn waits_are_timed_only_where_that_is_asked_for() {
         for (times_waits, least_ns) in [(true, 5_000_000), (false, 0)] {
             let event_fd = Arc::new(EventFd::new().unwrap());
-            let (counts, a) = (GvlCounts::new(event_fd, times_waits, false), thread(0));
+            let (counts, a) = (counts_of(event_fd, times_waits), thread(0));
             counts.ready(&a);
             if times_waits {
                 a.ready_since_ns.fetch_sub(5_000_000, Relaxed);

@@ -65,6 +65,7 @@ table! {
         held_bytes: Gauge => "held" in bytes, "Memory for answers that clients do not take and bodies that they do not end";
         spooled_bytes: Gauge => "spooled" in bytes, "The same in temporary files";
         event_streams: Gauge => "event_streams", "Open event streams";
+        bound_core: Gauge, "To which core the threads are bound, and until when; 0: none ([`crate::pool`])";
         stop: AtomicU32, "What the supervisor has asked the worker for, see [`WorkerGauges::note_stop`]";
     }
 }
@@ -271,6 +272,11 @@ impl Deref for OwnGauges {
 }
 
 impl OwnGauges {
+    /// See [`Scoreboard::siblings`].
+    pub fn siblings(&self) -> impl Iterator<Item = &WorkerGauges> {
+        self.scoreboard.siblings(self.slot)
+    }
+
     /// What the workers of this slot have done.
     pub fn counters(&self) -> &WorkCounters {
         self.scoreboard.counters(self.slot)
