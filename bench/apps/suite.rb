@@ -28,7 +28,13 @@ module Bench
       def programs = %w[wrk rails]
       def charts = []
       def summary(results) = Summary.new(results)
-      def cases = @cases ||= APPS.flat_map { |app| [answers(app), deploys(app), *loads(app, 0), *loads(app, 2)] }
+
+      def cases
+        @cases ||= APPS.flat_map do |app|
+          one, two = [0, 2].map { |workers| app_servers(app, workers) }
+          [answers(app), deploys(app), *loads(app, one, 0), *beside_neighbours(app, one), *loads(app, two, 2)]
+        end
+      end
 
       # Puma is asked first, and at the end again.
       def answers(app)
@@ -53,24 +59,38 @@ module Bench
          Bar.at_most(:pss_mb, 0.95, of:), Bar.at_most(:deployed_mb, 0.95, of:)]
       end
 
-      # Each server boots once for all its rows.
-      def loads(app, workers)
-        servers = [AppChaton.new(app, kept: true, workers:), *pumas(app, workers)]
+      def loads(app, servers, workers)
         app.class::ROUTES.product(CONNECTIONS).map do |route, connections|
           processes = workers.zero? ? "1 process" : "#{workers} workers"
-          Case.new(name: [app.name, route.name, *("w#{workers}" if workers > 0), "c#{connections}"].join("-"),
-                   title: "#{app.name.capitalize}, #{route.title}, c=#{connections}, #{processes}", group: "loads",
-                   rackup: app.rackup, path: route.path, mode: route.mode, connections:, servers:,
-                   scouts: 2, rounds: 3, seconds: 8, warmup_s: 2, shows: %i[rps p99_ms pss_mb], bars: bars(workers))
+          row(app, route, [*("w#{workers}" if workers > 0), "c#{connections}"], "c=#{connections}, #{processes}",
+              servers:, connections:, group: "loads", bars: bars(workers))
         end
       end
 
-      def pumas(app, workers)
-        PUMA_THREADS.flat_map do |threads|
+      # Small machines run other programs, too.
+      def beside_neighbours(app, servers)
+        route = app.class::ROUTES[1]
+        [1, 2].map do |neighbours|
+          row(app, route, ["beside#{neighbours}"], "c=10, CPU-bound neighbours: #{neighbours}",
+              servers:, connections: 10, neighbours:, bars: [Bar.at_most(:p99_ms, 1.0, against: :fastest)])
+        end
+      end
+
+      def row(app, route, names, title, **rest)
+        title = [app.name.capitalize, route.title, title].join(", ")
+        Case.new(name: [app.name, route.name, *names].join("-"), title:,
+                 rackup: app.rackup, path: route.path, mode: route.mode, scouts: 2, rounds: 3, seconds: 8, warmup_s: 2,
+                 shows: %i[rps p99_ms pss_mb], **rest)
+      end
+
+      # Each boots once for all its rows.
+      def app_servers(app, workers)
+        pumas = PUMA_THREADS.flat_map do |threads|
           [nil, *(PINNED_CORE if workers.zero?)].map do |core|
             AppPuma.new(app, kept: true, workers:, threads:, core:)
           end
         end
+        [AppChaton.new(app, kept: true, workers:), *pumas]
       end
 
       def bars(workers)

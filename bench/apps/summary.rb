@@ -27,7 +27,7 @@ module Bench
 
       private
 
-      def verdict(a_case, raw) = (a_case.group ? Web::LoadVerdict : Verdict).new(a_case, raw)
+      def verdict(a_case, raw) = (a_case.scouts ? Web::LoadVerdict : Verdict).new(a_case, raw)
 
       def median_row
         loads = verdicts.select { |verdict| verdict.a_case.group }
