@@ -4,7 +4,7 @@
 //! it mostly goes to a thread that the kernel wakes on an idle core, whose caches know nothing of what Ruby has just
 //! used. On the core of the thread before, a hand-over costs so little that it does not matter how many there are.
 //! What it costs is that work of the threads without the GVL has to share the core. So they are bound only while they take many
-//! turns, for which they need little of the CPU without the GVL, and a thread that is away for long is freed.
+//! turns, for which they need little of the CPU without the GVL, and a thread that computes without it is freed.
 //!
 //! The threads are bound for a second, and are then free until they have taken so many turns again: the kernel, which puts
 //! a thread that wakes on an idle core, thus chooses the core anew, away from other programs. Workers publish their cores on
@@ -31,9 +31,11 @@ const TURNS_NS: u64 = 10_000_000;
 /// For how long the threads are then bound (ns). Each time that they are free costs them some turns, and their caches:
 /// with a tenth of this a page of Redmine gained 9 % instead of 26 (docs/decisions/057).
 const BOUND_NS: u64 = 1_000_000_000;
-/// A thread that has been without the GVL for this long (ns) is freed, in case that it computes. The scheduler looks as often
-/// while threads are bound, so it is freed before twice this time.
+/// The scheduler looks so often (ns) at bound threads that have been without the GVL for as long.
 const AWAY_NS: u64 = 1_000_000;
+/// One that has used so much of the CPU (ns) since the first look computes, and is freed. Most wait for a database: it costs
+/// them a move to be freed and bound again.
+const AWAY_CPU_NS: u64 = 500_000;
 /// CPU time (ns) that a thread uses between giving the GVL up and wanting it again, from which on other cores are worth more
 /// than a hand-over on the same one.
 const APART_NS_MAX: u64 = 50_000;
@@ -182,7 +184,7 @@ impl Affinity {
         self.bound() != BoundCore(0)
     }
 
-    /// Frees threads that are away for long, and all when their time is over. Returns when it is due again (ns of the clock).
+    /// Frees threads that compute without the GVL, and all when their time is over. Returns when it is due again (ns of the clock).
     pub fn look<'a>(
         &self,
         threads: impl Iterator<Item = &'a Arc<ThreadRecord>>,
@@ -192,8 +194,7 @@ impl Affinity {
         let bound = self.bound();
         let is_over = bound.is_over(now);
         for thread in threads {
-            let away_ns = now.saturating_sub(thread.released_ns.load(Relaxed));
-            if is_over || (away_ns >= AWAY_NS && !thread.can_run.load(Relaxed)) {
+            if is_over || computes(thread, now) {
                 free(thread, all);
             }
         }
@@ -209,6 +210,22 @@ impl Affinity {
             free(thread, all);
         }
     }
+}
+
+/// Whether a thread that is bound has been without the GVL for long and computes.
+fn computes(thread: &ThreadRecord, now: u64) -> bool {
+    let since_ns = thread.released_ns.load(Relaxed);
+    if thread.can_run.load(Relaxed)
+        || now.saturating_sub(since_ns) < AWAY_NS
+        || thread.core.lock().is_none()
+    {
+        return false;
+    }
+    let cpu_ns = thread.probe.cpu_ns().unwrap_or(0);
+    if thread.away_since_ns.swap(since_ns, Relaxed) != since_ns {
+        thread.away_cpu_ns.store(cpu_ns, Relaxed);
+    }
+    cpu_ns.saturating_sub(thread.away_cpu_ns.load(Relaxed)) >= AWAY_CPU_NS
 }
 
 fn bind(thread: &ThreadRecord, core: usize) {
@@ -327,9 +344,16 @@ mod tests {
         assert_eq!(cores(), 1, "it can run");
         thread.can_run.store(false, Relaxed);
         assert!(look(start + AWAY_NS - 1).is_some());
-        assert_eq!(cores(), 1, "it may wait for a query");
+        assert_eq!(cores(), 1, "a short query");
         assert!(look(start + AWAY_NS).is_some());
-        assert_eq!(cores(), all, "it may compute");
+        let computes = |cpu_ns| {
+            let until_ns = thread.probe.cpu_ns().unwrap() + cpu_ns;
+            while thread.probe.cpu_ns().unwrap() < until_ns {}
+            look(start + 2 * AWAY_NS);
+            cores() > 1
+        };
+        assert!(!computes(AWAY_CPU_NS / 10), "it waits for a query");
+        assert!(computes(AWAY_CPU_NS));
         bind(start);
         assert!(affinity.is_due());
         assert_eq!(look(start + BOUND_NS), None);

@@ -43,6 +43,10 @@ pub struct ThreadRecord {
     /// The same: how often it has given up the GVL, and its CPU clock then, if that was read (ns); else 0.
     pub(crate) suspensions: AtomicU64,
     pub(crate) apart_since_ns: AtomicU64,
+    /// The same: since when it was without the GVL when the scheduler last looked at it (ns of the clock), and its CPU clock at
+    /// the first look of that time (ns).
+    pub(crate) away_since_ns: AtomicU64,
+    pub(crate) away_cpu_ns: AtomicU64,
     /// Before CRuby 3.3: its CPU clock when the scheduler last read it (ns).
     cpu_read_ns: AtomicU64,
 }
@@ -67,6 +71,8 @@ impl ThreadRecord {
             core: Mutex::new(None),
             suspensions: AtomicU64::new(0),
             apart_since_ns: AtomicU64::new(0),
+            away_since_ns: AtomicU64::new(0),
+            away_cpu_ns: AtomicU64::new(0),
             cpu_read_ns: AtomicU64::new(0),
         }
     }
