@@ -4,8 +4,8 @@
 //! pool, as often as [`crate::pool::observer::Activity`] needs to see threads block or compute,
 //! and carries out what [`crate::pool::policy`] decides. After a few observations of an
 //! empty queue it sleeps again. It also releases work that is too old, ends unneeded
-//! threads, answers the supervisor's pings and writes the reports that Ruby could not
-//! write.
+//! threads, looks at threads that are bound to a core ([`crate::pool::affinity`]), answers
+//! the supervisor's pings and writes the reports that Ruby could not write.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
