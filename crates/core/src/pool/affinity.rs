@@ -212,13 +212,14 @@ impl Affinity {
     }
 }
 
-/// Whether a thread that is bound has been without the GVL for long and computes.
+/// Whether the work of a bound thread has been without the GVL for long and computes.
 fn computes(thread: &ThreadRecord, now: u64) -> bool {
     let since_ns = thread.released_ns.load(Relaxed);
-    if thread.can_run.load(Relaxed)
-        || now.saturating_sub(since_ns) < AWAY_NS
-        || thread.core.lock().is_none()
-    {
+    let is_away = thread.has_work()
+        && !thread.can_run.load(Relaxed)
+        && now.saturating_sub(since_ns) >= AWAY_NS
+        && thread.core.lock().is_some();
+    if !is_away {
         return false;
     }
     let cpu_ns = thread.probe.cpu_ns().unwrap_or(0);
@@ -338,6 +339,7 @@ mod tests {
         bind(start);
         assert_eq!(cores(), 1, "as soon as it goes on");
         thread.released_ns.store(start, Relaxed);
+        thread.work_since_ns.store(start, Relaxed);
         let look = |now| affinity.look([&thread].into_iter(), now);
         thread.can_run.store(true, Relaxed);
         assert_eq!(look(start + 2 * AWAY_NS), Some(start + 3 * AWAY_NS));
