@@ -17,7 +17,7 @@ module Chaton
     # @return [String, nil] why no thread can be bound
     def self.refusal
       return "Ruby #{RUBY_VERSION} does not tell which thread has its lock, as 3.3 does" unless RubyRelease.gvl_events?
-      return "this machine has one core for the server" if Etc.nprocessors == 1
+      return "the server may run on one core only" if Etc.nprocessors == 1
 
       path = NativeLibrary.built(LIBRARY)
       return "#{LIBRARY} was not built with the native extension" unless path

@@ -31,10 +31,11 @@ const TURNS_NS: u64 = 10_000_000;
 /// For how long the threads are then bound (ns). Each time that they are free costs them some turns, and their caches:
 /// with a tenth of this a page of Redmine gained 9 % instead of 26 (docs/decisions/057).
 const BOUND_NS: u64 = 1_000_000_000;
-/// The scheduler looks so often (ns) at bound threads that have been without the GVL for as long.
+/// Time between two looks of the scheduler while threads are bound (ns). It looks at those that have been without the GVL for
+/// as long.
 const AWAY_NS: u64 = 1_000_000;
-/// One that has used so much of the CPU (ns) since the first look computes, and is freed. Most wait for a database: it costs
-/// them a move to be freed and bound again.
+/// A thread that has used so much of the CPU (ns) since the first such look computes, and is freed. The others wait for a
+/// database, for example, and would only be moved twice.
 const AWAY_CPU_NS: u64 = 500_000;
 /// CPU time (ns) that a thread uses between giving the GVL up and wanting it again, from which on other cores are worth more
 /// than a hand-over on the same one.

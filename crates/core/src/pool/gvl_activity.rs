@@ -112,7 +112,7 @@ impl GvlCounts {
                 self.returns.fetch_add(1, Relaxed);
                 let now = now.unwrap_or_else(clock::now_ns);
                 if self.affinity.returns(thread, !none_wanted, now) {
-                    // The scheduler frees threads that are away for long.
+                    // From now on the scheduler looks for threads that compute without the GVL.
                     self.event_fd.notify();
                 }
             }
